@@ -1,0 +1,295 @@
+"""What a run finds, as plain data: numbers and numpy arrays, no model and no page.
+
+:class:`Run` fills up while :func:`ghosted.run.run` works; a part that is not there yet is ``None``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ghosted.experiment import Experiment
+from ghosted.removed import RemovedBlocks
+
+PARTS = ("similarity", "boundary", "decomposition", "scores", "columns")
+"""The parts of a run in the order they appear."""
+
+
+@dataclass(frozen=True, eq=False)
+class Similarity:
+    """How alike the states are; L blocks have L + 1 states.
+
+    Attributes:
+        cosine: ``(L+1, L+1)`` mean over tokens of the per-token cosine of each pair of states.
+        flattened: ``(L+1, L+1)`` cosine of the states flattened over tokens (one sink token can own it).
+        histogram: ``(L+1, L+1, bins)`` counts of the per-token cosine, equal bins over [-1, 1].
+        by_text: ``(groups, L+1, L+1)`` the mean cosine of groups of windows: its spread over texts.
+        norms: ``(L+1, window)`` mean norm of each state by position in the window.
+        tokens: how many tokens were averaged.
+    """
+
+    cosine: np.ndarray
+    flattened: np.ndarray
+    histogram: np.ndarray
+    by_text: np.ndarray
+    norms: np.ndarray
+    tokens: int
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks L."""
+        return len(self.cosine) - 1
+
+    @property
+    def block_influence(self) -> np.ndarray:
+        """``(L,)``: 1 - mean cosine of the state entering and leaving each block."""
+        return 1.0 - np.diagonal(self.cosine, offset=1)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One choice a criterion looked at: its removed blocks and its score."""
+
+    remove: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a criterion chose, and by what margin.
+
+    Attributes:
+        criterion: its name.
+        remove: the chosen blocks, canonical grammar.
+        score: the chosen candidate's score.
+        higher_is_better: direction of the score.
+        runner_up: the next best candidate, ``None`` if there is only one.
+        near_tie: whether the margin to the runner-up is inside the spread over texts.
+        candidates: every candidate's score.
+    """
+
+    criterion: str
+    remove: str
+    score: float
+    higher_is_better: bool
+    runner_up: Candidate | None
+    near_tie: bool
+    candidates: tuple[Candidate, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``choose --json`` prints."""
+        runner = self.runner_up
+        return {
+            "remove": self.remove,
+            "score": self.score,
+            "higher_is_better": self.higher_is_better,
+            "runner_up": runner and {"remove": runner.remove, "score": runner.score, "near_tie": self.near_tie},
+            "candidates": [{"remove": c.remove, "score": c.score} for c in self.candidates],
+        }
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Residual boundary error, relative to plain pruning (which is exactly 1).
+
+    Attributes:
+        calibration: on the calibration tokens, Frobenius norm; ``None`` where Δ = 0.
+        held_out: the same on held-out tokens.
+        median: median over held-out tokens of the per-token ratio.
+        quantiles: the 10 %, 25 %, 50 %, 75 % and 90 % quantiles of that ratio.
+    """
+
+    calibration: float | None
+    held_out: float | None
+    median: float | None
+    quantiles: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """One surviving state after the gap against the original's: relative error and mean cosine per token."""
+
+    state: int
+    error: float
+    cosine: float
+
+
+@dataclass
+class MethodResult:
+    """One method's column of numbers.
+
+    Attributes:
+        method: its name.
+        residual: error at the last boundary, ``None`` until measured or where not defined.
+        gaps: residual of each gap by its name, where there are several.
+        perplexity: by text name.
+        damage: ln(perplexity / dense perplexity), by text name.
+        downstream: the surviving states after the first gap, up to the final norm.
+        added_parameters: numbers the repair adds to the model.
+        rank: eigenvalues of the Gram matrix that were kept (least-squares methods).
+        dof: effective degrees of freedom Σ e/(e + λ).
+        note: one sentence about how it was built, such as a fallback that was taken.
+        not_defined: why the method has no meaning here; then all numbers are ``None``.
+    """
+
+    method: str
+    residual: Residual | None = None
+    gaps: dict[str, Residual] = field(default_factory=dict)
+    perplexity: dict[str, float] = field(default_factory=dict)
+    damage: dict[str, float] = field(default_factory=dict)
+    downstream: list[Downstream] = field(default_factory=list)
+    added_parameters: int = 0
+    rank: int | None = None
+    dof: float | None = None
+    note: str | None = None
+    not_defined: str | None = None
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What a perplexity means: two of them may stand side by side only if these agree.
+
+    Attributes:
+        text: label of the scored text and where its slice starts and stops, in tokens.
+        sha256: of the text's content.
+        window: tokens per window.
+        stride: tokens from one window to the next.
+        windows: windows scored.
+        tokens_scored: tokens whose loss was averaged.
+        bos: whether each window starts with a beginning-of-sequence token (never scored).
+        dtype: the model's dtype.
+        same_source: whether the scored text is also the calibration text (other tokens of it).
+    """
+
+    text: str
+    sha256: str
+    window: int
+    stride: int
+    windows: int
+    tokens_scored: int
+    bos: bool
+    dtype: str
+    same_source: bool
+
+
+@dataclass
+class Column:
+    """One side-by-side column of generated text.
+
+    Attributes:
+        method: ``original`` or a method's name.
+        text: the continuation only.
+        tokens: ids of the new tokens.
+        pieces: the text of each new token, for tinting.
+        diverges_at: first new token that differs from the original's, ``None`` if none does.
+        kl: KL(p_original ‖ p_variant) in nats at each new token, both on this column's own prefix.
+        finished: whether the column has ended.
+        error: why the column stopped early, one sentence.
+    """
+
+    method: str
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    diverges_at: int | None = None
+    kl: list[float] = field(default_factory=list)
+    finished: bool = False
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``generate --json`` prints for this column."""
+        plain = {"method": self.method, "text": self.text, "tokens": self.tokens,
+                 "diverges_at": self.diverges_at, "kl": self.kl}
+        return plain | ({"error": self.error} if self.error else {})
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """What W = I + M is made of: W = S + A with S symmetric and A antisymmetric.
+
+    Attributes:
+        method: whose operator it is.
+        gap: its gap, by name.
+        W: ``(C, C)`` the operator, acting on the right; ``x_new = x W``.
+        share_antisymmetric: ‖A‖²/‖W‖² of W (the symmetric share is 1 minus it).
+        share_antisymmetric_M: the same of M.
+        eigenvalues: ``(C,)`` complex, of W.
+        eigenvalues_symmetric: ``(C,)`` real, of S, descending.
+        rotations: imaginary parts θ > 0 of A's eigenvalue pairs, descending.
+        singular_values: ``(C,)`` of M, descending.
+    """
+
+    method: str
+    gap: str
+    W: np.ndarray
+    share_antisymmetric: float
+    share_antisymmetric_M: float
+    eigenvalues: np.ndarray
+    eigenvalues_symmetric: np.ndarray
+    rotations: np.ndarray
+    singular_values: np.ndarray
+
+    @property
+    def S(self) -> np.ndarray:
+        """``(C, C)`` symmetric part of W."""
+        return (self.W + self.W.T) / 2
+
+    @property
+    def A(self) -> np.ndarray:
+        """``(C, C)`` antisymmetric part of W."""
+        return (self.W - self.W.T) / 2
+
+
+@dataclass
+class Run:
+    """One experiment and what it found so far.
+
+    Attributes:
+        experiment: the settings.
+        model_label: the model as shown to people.
+        blocks: number of blocks L of the original.
+        width: C.
+        dtype: the dtype the model ran in.
+        removed: the removed blocks (chosen, if a criterion chose them).
+        choice: the criterion's choice, if one was asked for.
+        similarity: of all pairs of states.
+        dense_perplexity: of the original, by text name.
+        methods: one entry per method, in the order asked for.
+        decompositions: of the operators that are linear in x and not plain pruning, by method (first gap).
+        protocols: of each evaluation text, by text name.
+        self_check: whether removing nothing changed no logit by a single bit.
+        columns: generated texts, ``original`` first.
+        warnings: sentences a reader must see beside the numbers.
+        seconds: time spent by stage.
+    """
+
+    experiment: Experiment
+    model_label: str = ""
+    blocks: int = 0
+    width: int = 0
+    dtype: str = ""
+    removed: RemovedBlocks = field(default_factory=RemovedBlocks)
+    choice: Choice | None = None
+    similarity: Similarity | None = None
+    dense_perplexity: dict[str, float] = field(default_factory=dict)
+    methods: list[MethodResult] = field(default_factory=list)
+    decompositions: dict[str, Decomposition] = field(default_factory=dict)
+    protocols: dict[str, Protocol] = field(default_factory=dict)
+    self_check: bool | None = None
+    columns: list[Column] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def method(self, name: str) -> MethodResult:
+        """Return the result of one method by name."""
+        return next(m for m in self.methods if m.method == name)
+
+
+@dataclass(frozen=True)
+class Update:
+    """An event of :func:`ghosted.run.run`: this part of the run has just become available or changed."""
+
+    part: str
+    run: Run
