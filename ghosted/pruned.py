@@ -1,0 +1,198 @@
+"""What is the model without these blocks, without a second copy of its weights? A view.
+
+A view is a copy of the module tree with its own modules, hook dictionaries and configuration, but the *same* parameter
+and buffer objects. The original is never touched, so it and any number of views can run at the same time. Operators
+hang on the view as hooks, with one expression everywhere: ``x + (x.float() @ M).to(x.dtype)``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ghosted.errors import InputError, ModelError, NotDefined
+from ghosted.models.families import Family, blocks_of, find_family
+from ghosted.removed import RemovedBlocks, gap_name
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+FEATURES = ("state", "feed_forward")
+_STATES = "ghosted_surviving_states"
+_HOOKS = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
+    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """The operator of one gap, W = I + M, acting on rows: ``x + φ M``.
+
+    Attributes:
+        gap: the removed blocks it stands in for, half-open.
+        feature: what φ is. ``"state"``: the state that enters the gap. ``"feed_forward"``: what the feed-forward branch
+            of the block before the gap adds to the residual stream (ReplaceMe, arXiv 2505.02819).
+        M: ``(C, C)`` float32.
+    """
+
+    gap: range
+    feature: str
+    M: torch.Tensor
+
+
+def pruned_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair] = ()) -> PreTrainedModel:
+    """Return ``model`` without the removed blocks, repaired, sharing every weight.
+
+    With nothing removed its logits equal the original's bit for bit. Hooks that others put on the original are not
+    part of the view.
+
+    Args:
+        model: the original, not itself a view; it is only read.
+        removed: which blocks go.
+        repairs: at most one per gap; a gap without one is plainly cut.
+
+    Raises:
+        InputError: a block does not exist, none would survive, or a repair does not fit.
+        NotDefined: a feed-forward repair of a gap that starts at block 0, or in a family where the branch is unknown.
+        ModelError: the model has no list of blocks, or blocks with configurations of their own.
+        ValueError: ``model`` is a view; its repairs would be lost.
+    """
+    if is_view(model):
+        raise ValueError("A view is taken from the original model, not from another view.")
+    if getattr(model.config, "is_heterogeneous", False):
+        raise ModelError(f"Each block of this {model.config.model_type} model has a configuration of its own; none "
+                         "can be removed.")  # fmt: skip
+    family, blocks = find_family(model), blocks_of(model)
+    removed.check(len(blocks))
+    for repair in repairs:
+        _check(repair, removed, repairs, family, model)
+    kept = removed.survivors(len(blocks))
+    view = _copy_sharing_tensors(model, [blocks[i] for i in removed.blocks])
+    _keep(view, view.get_submodule(family.blocks_path), kept)
+    view.__dict__[_STATES] = (*kept, len(blocks))
+    for repair in repairs:
+        _attach(view.get_submodule(family.blocks_path), repair, kept, family)
+    return view
+
+
+def is_view(model: nn.Module) -> bool:
+    """Whether ``model`` was made by :func:`pruned_view`, so that hooks may be put on it."""
+    return _STATES in vars(model)
+
+
+def surviving_states(view: nn.Module) -> tuple[int, ...]:
+    """Return which state of the original each state of ``view`` stands for.
+
+    One entry per surviving block (the state that enters it) and, last, L: the state that enters the final norm. For
+    a model that is no view: 0 … L.
+    """
+    return vars(view).get(_STATES) or tuple(range(len(blocks_of(view)) + 1))
+
+
+def with_hidden_state(args: tuple, kwargs: dict[str, Any], state: torch.Tensor) -> tuple[tuple, dict[str, Any]]:
+    """Return a block's arguments with its hidden state replaced; some families pass it by position, some by name."""
+    return ((state, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": state})
+
+
+def hidden_state(args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+    """Return the hidden state ``(b, t, C)`` among a block's arguments."""
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def _check(repair: Repair, removed: RemovedBlocks, repairs: Sequence[Repair], family: Family, model: nn.Module) -> None:
+    if repair.gap not in removed.gaps:
+        raise InputError(f"There is no gap {gap_name(repair.gap)} to repair; blocks {removed or 'none'} are removed.")
+    if sum(other.gap == repair.gap for other in repairs) > 1:
+        raise InputError(f"The gap {gap_name(repair.gap)} has two repairs; give it one.")
+    width = model.config.get_text_config(decoder=True).hidden_size
+    if tuple(repair.M.shape) != (width, width):
+        raise InputError(f"An operator of this model is {width} × {width}, not {' × '.join(map(str, repair.M.shape))}.")
+    if repair.feature not in FEATURES:
+        raise InputError(f"A repair acts on {' or '.join(FEATURES)}, not on {repair.feature!r}.")
+    if repair.feature == "feed_forward":
+        check_feed_forward(repair.gap, family)
+
+
+def check_feed_forward(gap: range, family: Family) -> None:
+    """Raise :class:`NotDefined` unless a block before ``gap`` has a feed-forward branch that can be recorded."""
+    if gap.start == 0:
+        raise NotDefined("The gap starts at block 0: there is no block before it whose feed-forward branch could "
+                         "be used.")  # fmt: skip
+    if family.feed_forward is None:
+        raise NotDefined(family.no_feed_forward)
+
+
+def _copy_sharing_tensors(model: PreTrainedModel, dropped: Sequence[nn.Module]) -> PreTrainedModel:
+    """Deep-copy the module tree; tensors stay the same objects, hooks stay behind, dropped blocks become stubs."""
+    memo: dict[int, Any] = {id(block): nn.Identity() for block in dropped}
+    for module in model.modules():
+        tensors = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
+        memo.update((id(tensor), tensor) for tensor in tensors if isinstance(tensor, torch.Tensor))
+        for name in _HOOKS:
+            if hooks := vars(module).get(name):
+                memo[id(hooks)] = type(hooks)()
+    view = copy.deepcopy(model, memo)
+    for module in view.modules():
+        # transformers puts its own recording hooks on a model once, on demand; the copy has to get them anew.
+        vars(module).pop("_output_capturing_hooks_installed", None)
+    return view
+
+
+def _keep(view: PreTrainedModel, blocks: nn.ModuleList, kept: Sequence[int]) -> None:
+    """Drop the stubs, renumber what survives (its place in the key-value cache), and make the configuration fit."""
+    total, survivors = len(blocks), [blocks[i] for i in kept]
+    del blocks[:]
+    blocks.extend(survivors)
+    for place, (was, block) in enumerate(zip(kept, survivors, strict=True)):
+        for module in block.modules():
+            if vars(module).get("layer_idx") == was:
+                module.layer_idx = place
+    for config in _configs(view):
+        for name, value in list(vars(config).items()):
+            per_block = isinstance(value, list | tuple) and len(value) == total and ("layer" in name or "block" in name)
+            if per_block:
+                setattr(config, name, type(value)(value[i] for i in kept))
+        config.num_hidden_layers = len(kept)
+
+
+def _configs(view: PreTrainedModel) -> Iterator[PreTrainedConfig]:
+    """Every configuration of the decoder in the tree, once: modules hold references, seldom copies."""
+    total, seen = view.config.get_text_config(decoder=True).num_hidden_layers, {}
+    for module in view.modules():
+        config = vars(module).get("config")
+        if hasattr(config, "get_text_config"):
+            for candidate in (config, config.get_text_config(decoder=True)):
+                if getattr(candidate, "num_hidden_layers", None) == total:
+                    seen[id(candidate)] = candidate
+    yield from list(seen.values())
+
+
+def _attach(blocks: nn.ModuleList, repair: Repair, kept: Sequence[int], family: Family) -> None:
+    device = next(blocks[0].parameters()).device
+    M = repair.M.to(device=device, dtype=torch.float32)
+
+    def apply(x: torch.Tensor) -> torch.Tensor:
+        return x + (x.float() @ M).to(x.dtype)
+
+    if repair.feature == "feed_forward":
+        branch = blocks[kept.index(repair.gap.start - 1)].get_submodule(family.feed_forward)
+        branch.register_forward_hook(lambda module, args, output: apply(output))
+    elif repair.gap.stop in kept:
+        blocks[kept.index(repair.gap.stop)].register_forward_pre_hook(
+            lambda module, args, kwargs: with_hidden_state(args, kwargs, apply(hidden_state(args, kwargs))),
+            with_kwargs=True,
+        )
+    else:
+        # The gap ends the model: what leaves the last surviving block is what enters the final norm, if there is one.
+        blocks[-1].register_forward_hook(
+            lambda module, args, output: (
+                (apply(output[0]), *output[1:]) if isinstance(output, tuple) else apply(output)
+            )
+        )

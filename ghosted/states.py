@@ -1,0 +1,148 @@
+"""What is the residual stream between the blocks? Recorded where it is: at the blocks' inputs.
+
+``output_hidden_states`` of transformers will not do: its last entry is already normalised. A view of L' blocks has
+L' + 1 states; the last one leaves the last block and enters the final norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ghosted.errors import NotDefined
+from ghosted.models.families import blocks_of, find_family
+from ghosted.pruned import hidden_state, is_view, pruned_view, with_hidden_state
+from ghosted.removed import RemovedBlocks
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(eq=False)
+class Recorder:
+    """What the last forward pass left behind; tensors are the model's own, not copies, unless noted.
+
+    Attributes:
+        states: ``(b, t, C)`` each, in the model's dtype: what enters each block (repairs applied), then what leaves the
+            last one, not normalised.
+        feed_forward: ``(b, t, C)`` by block of the view: what its feed-forward branch added to the residual stream (a
+            repair of it applied); a copy where the block changes it in place.
+    """
+
+    states: list[torch.Tensor] = field(default_factory=list)
+    feed_forward: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Let go of all tensors."""
+        self.states, self.feed_forward = [], {}
+
+
+@contextmanager
+def recording(view: PreTrainedModel, feed_forward_of: Collection[int] = ()) -> Iterator[Recorder]:
+    """Record each forward pass of a view inside the ``with`` block; the hooks go when it ends, however it ends.
+
+    Args:
+        view: made by :func:`~ghosted.pruned.pruned_view`; the original itself never gets a hook.
+        feed_forward_of: blocks of the *view* whose feed-forward branch is recorded, too.
+
+    Raises:
+        ValueError: ``view`` is no view.
+        NotDefined: the branch is not known in this family.
+    """
+    if not is_view(view):
+        raise ValueError("States are recorded on a view, never on the original model.")
+    family, blocks, recorder = find_family(view), blocks_of(view), Recorder()
+    if feed_forward_of and family.feed_forward is None:
+        raise NotDefined(family.no_feed_forward)
+    handles = [
+        block.register_forward_pre_hook(partial(_record_input, recorder, i), with_kwargs=True)
+        for i, block in enumerate(blocks)
+    ]
+    handles.append(blocks[-1].register_forward_hook(partial(_record_output, recorder)))
+    for i in feed_forward_of:
+        branch = blocks[i].get_submodule(family.feed_forward)
+        record = partial(_record_feed_forward, recorder, i, family.changed_in_place)
+        handles.append(branch.register_forward_hook(record))
+    try:
+        yield recorder
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _record_input(recorder: Recorder, block: int, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    if block == 0:
+        recorder.clear()
+    recorder.states.append(hidden_state(args, kwargs))
+
+
+def _record_output(recorder: Recorder, module: nn.Module, args: tuple, output: Any) -> None:
+    recorder.states.append(output[0] if isinstance(output, tuple) else output)
+
+
+def _record_feed_forward(
+    recorder: Recorder, block: int, copied: bool, module: nn.Module, args: tuple, output: torch.Tensor
+) -> None:
+    # OPT flattens (b, t, C) to (b·t, C) around its feed-forward branch.
+    branch = output.view(recorder.states[-1].shape)
+    recorder.feed_forward[block] = branch.clone() if copied else branch
+
+
+def decoder(view: PreTrainedModel) -> nn.Module:
+    """Return the model without its head: running it computes no logits."""
+    return view.base_model
+
+
+def hidden_forward(view: PreTrainedModel, ids: torch.Tensor) -> None:
+    """Run ``ids`` ``(b, t)``, unpadded, through embeddings and blocks: no logits, no cache, no gradients."""
+    with torch.inference_mode():
+        decoder(view)(input_ids=ids.to(view.device), use_cache=False)
+
+
+class BlockRunner:
+    """Runs one block of a model on stored states, with the positions and masks it would see in a full pass.
+
+    Every family prepares masks, rotary angles and ALiBi slopes in its own way, so the family's own forward pass is run:
+    on a view that keeps only this block, whose hidden state is replaced by the stored one. The view is built once and
+    holds no weights of its own.
+    """
+
+    def __init__(self, model: Any, block: int) -> None:
+        """Prepare ``block`` of ``model``: the original model, or anything that holds it as ``.model``."""
+        original = model if hasattr(model, "config") else model.model
+        others = (i for i in range(len(blocks_of(original))) if i != block)
+        self._view = pruned_view(original, RemovedBlocks.of(others))
+        self._has_branch = find_family(original).feed_forward is not None
+        self._stored: torch.Tensor | None = None
+        blocks_of(self._view)[0].register_forward_pre_hook(self._replace, with_kwargs=True)
+
+    def __call__(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Run the block on ``states`` ``(b, t, C)``, rows starting at position 0.
+
+        Returns:
+            The block's output ``(b, t, C)`` and what its feed-forward branch added ``(b, t, C)``, ``None`` where that
+            is not known in this family; both in the model's dtype.
+        """
+        self._stored = states.to(device=self._view.device, dtype=self._view.dtype)
+        pad = getattr(self._view.config, "pad_token_id", None)
+        ids = torch.full(states.shape[:2], 1 if pad == 0 else 0, device=self._view.device)
+        try:
+            with recording(self._view, (0,) if self._has_branch else ()) as recorder:
+                hidden_forward(self._view, ids)
+        finally:
+            self._stored = None
+        return recorder.states[1], recorder.feed_forward.get(0)
+
+    def _replace(self, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        return with_hidden_state(args, kwargs, self._stored)
+
+
+def run_block(model: Any, block: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Re-run one block on ``states`` ``(b, t, C)``; see :class:`BlockRunner`, which is cheaper for many batches."""
+    return BlockRunner(model, block)(states)
