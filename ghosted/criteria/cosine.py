@@ -2,8 +2,7 @@
 
 Formula: score of start i = mean over tokens of cos(state i, state i + n); the largest wins. Cost: one forward pass.
 
-Source: the angular measure of *The Unreasonable Ineffectiveness of the Deeper Layers* (arXiv 2403.17887), as cosine
-per token (LLM-Streamline, arXiv 2403.19135).
+Source: LLM-Streamline (arXiv 2403.19135), cosine per token.
 """
 
 import numpy as np

@@ -1,0 +1,105 @@
+"""The command line: ``python -m ghosted COMMAND``; each command is one file, found by name.
+
+Tables for people on stdout by default, one JSON object with ``--json``; progress on stderr. Bad input ends with one
+sentence on stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NoReturn
+
+from ghosted.errors import Cancelled, GhostedError, InputError
+from ghosted.progress import Progress
+from ghosted.registry import members
+
+PACKAGES = ("ghosted.commands", "analysis.commands")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        message = message[0].upper() + message[1:]
+        raise InputError(f"{message}; see python -m ghosted --help.")
+
+
+class _ProgressLine:
+    """Progress on stderr: one line that rewrites itself on a terminal, one line per stage elsewhere."""
+
+    def __init__(self) -> None:
+        self._tty, self._stage = sys.stderr.isatty(), ""
+
+    def __call__(self, event: Any) -> None:
+        if not isinstance(event, Progress):
+            return
+        if self._tty:
+            sys.stderr.write(f"\r\x1b[K{event}")
+        elif event.stage != self._stage:
+            sys.stderr.write(f"{event.stage} …\n")
+        self._stage = event.stage
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._tty and self._stage:
+            sys.stderr.write("\r\x1b[K")
+
+
+def commands() -> dict[str, ModuleType]:
+    """Return all commands by name; those that draw are looked up here, at run time, and only if they are there."""
+    found: dict[str, ModuleType] = {}
+    for package in PACKAGES:
+        try:
+            found |= members(package)
+        except ModuleNotFoundError as missing:
+            if missing.name not in {package, package.partition(".")[0]}:
+                raise
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    line = _ProgressLine()
+    try:
+        parser = _Parser(prog="python -m ghosted", description="Cut blocks out of a language model and repair the gap.")
+        subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+        known = commands()
+        for name, module in known.items():
+            sub = subparsers.add_parser(name, help=module.HELP, description=module.HELP)
+            module.add_arguments(sub)
+            sub.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+        args = parser.parse_args(argv)
+        if args.command is None:
+            raise InputError(f"Name a command: {', '.join(known)}; see python -m ghosted --help.")
+        module = known[args.command]
+        payload = module.run(args, line)
+        line.clear()
+        print(json.dumps(payload, ensure_ascii=False) if args.json else module.table(payload))
+        return 0
+    except Cancelled as stopped:
+        return _fail(line, str(stopped), 130)
+    except GhostedError as error:
+        return _fail(line, str(error), 2)
+    except KeyboardInterrupt:
+        return _fail(line, "Stopped.", 130)
+    except MemoryError:
+        return _fail(line, "This machine ran out of memory; take fewer tokens, a smaller batch or a smaller model.", 2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _fail(line: _ProgressLine, sentence: str, code: int) -> int:
+    line.clear()
+    print(sentence, file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

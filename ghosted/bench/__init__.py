@@ -1,0 +1,4 @@
+"""The figures of ``python -m ghosted bench``: one file each.
+
+A figure's module states ``measure(model, tokens, on_event) -> dict`` with ``ratio`` and ``spread``.
+"""

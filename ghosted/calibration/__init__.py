@@ -1,0 +1,207 @@
+"""What does the unpruned model do on a text? One forward pass, no logits, remembered as additive statistics.
+
+:func:`calibrate` runs the model over the calibration windows and gives a :class:`Calibration`: the similarity of all
+states, the moments of the gaps asked for, and a bounded store of states for any other gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from ghosted.calibration.similarity import SimilaritySums
+from ghosted.calibration.statistics import Boundary, GapStatistics
+from ghosted.calibration.store import DEFAULT_BYTES, StateStore, bytes_per_token
+from ghosted.errors import ModelError, NotDefined
+from ghosted.models.families import Family, find_family
+from ghosted.progress import CancelFlag, Progress, Stage, Steps
+from ghosted.pruned import check_feed_forward, pruned_view
+from ghosted.removed import RemovedBlocks, gap_name
+from ghosted.results import Similarity
+from ghosted.states import BlockRunner, hidden_forward, recording
+
+if TYPE_CHECKING:
+    from ghosted.models import LoadedModel
+    from ghosted.texts.windows import Windows
+
+SPLITS = ("calibration", "held_out")
+TOKENS_PER_BATCH = 2048  # about the fastest forward pass on a small machine; its states still fit a small memory
+
+
+def windows_per_batch(batch: int | None, window: int) -> int:
+    """Return how many windows go through the model at once; recorded, for bfloat16 results depend on it a little."""
+    return batch or max(1, TOKENS_PER_BATCH // window)
+
+
+class Calibration:
+    """What one pass of the unpruned model over a text left behind.
+
+    Attributes:
+        loaded: the model.
+        splits: the calibration and the held-out windows, by name.
+        similarity: of all pairs of states, on the calibration windows.
+        gaps: statistics of gaps by name, on the calibration windows.
+        stores: kept states, by split.
+        batch: windows per forward pass.
+    """
+
+    def __init__(self, loaded: LoadedModel, splits: dict[str, Windows], batch: int, store_bytes: int) -> None:
+        self.loaded, self.splits, self.batch = loaded, splits, batch
+        self.similarity: Similarity | None = None
+        self.gaps: dict[str, GapStatistics] = {}
+        self.family: Family = find_family(loaded.model)
+        token = bytes_per_token(loaded.blocks, loaded.width, next(loaded.model.parameters()).element_size())
+        held = splits["held_out"].tokens * token
+        self.keeps_held_out = held <= store_bytes // 2
+        self.stores = {
+            "held_out": StateStore(held if self.keeps_held_out else 0),
+            "calibration": StateStore(store_bytes - held if self.keeps_held_out else store_bytes),
+        }
+
+    def new_statistics(self, gap: range, needs: frozenset[str]) -> GapStatistics:
+        """Return empty statistics for a gap."""
+        reason = None
+        try:
+            check_feed_forward(gap, self.family)
+        except NotDefined as why:
+            reason = str(why)
+        return GapStatistics(
+            gap, self.loaded.width, needs, no_feed_forward=reason,
+            merges=self.family.merge_into is not None, device=self.loaded.device,
+        )
+
+    def statistics(
+        self, gap: range, needs: frozenset[str], *, exact: bool = True, cancel: CancelFlag | None = None
+    ) -> Steps[GapStatistics]:
+        """Return a gap's statistics, from the pass itself, else from the store, else from a second pass.
+
+        Args:
+            gap: the removed blocks.
+            needs: names of the statistics.
+            exact: when the store holds only a part of the calibration windows, run the model again; otherwise that
+                part is used, and ``tokens`` of the result says how many tokens it was.
+            cancel: checked between batches.
+        """
+        known = self.gaps.get(gap_name(gap))
+        if known is not None and needs <= known.needs:
+            return known
+        statistics = self.new_statistics(gap, needs)
+        if not needs:
+            return statistics
+        stage = Stage(f"reading blocks {gap_name(gap)}", len(self.splits["calibration"]), cancel)
+        use_part = not exact and len(self.stores["calibration"]) > 0
+        for boundary in self.boundaries("calibration", gap, statistics.wants_feed_forward, from_store=use_part):
+            statistics.add(boundary)
+            yield stage.step(len(boundary.pre))
+        self.gaps[gap_name(gap)] = statistics
+        return statistics
+
+    def complete(self, split: str) -> bool:
+        """Return whether the store holds every window of a split."""
+        return len(self.stores[split]) == len(self.splits[split])
+
+    def boundaries(
+        self, split: str, gap: range, feed_forward: bool, *, from_store: bool = False
+    ) -> Iterator[Boundary]:
+        """Yield the states at a gap's boundaries, batch by batch, from the store if it is complete, else anew.
+
+        Args:
+            split: ``calibration`` or ``held_out``.
+            gap: the removed blocks.
+            feed_forward: also give what the branch before the gap adds.
+            from_store: use the store even where it is not complete.
+        """
+        if from_store or self.complete(split):
+            yield from self._stored_boundaries(split, gap, feed_forward)
+        else:
+            yield from self._fresh_boundaries(split, gap, feed_forward)
+
+    def _stored_boundaries(self, split: str, gap: range, feed_forward: bool) -> Iterator[Boundary]:
+        before = gap.start - 1 if feed_forward else gap.start
+        block = BlockRunner(self.loaded.model, before) if feed_forward else None
+        for entering, pre, post in self.stores[split].windows(before, gap.start, gap.stop):
+            branch = block(entering)[1] if block else None
+            yield Boundary(pre.to(self.loaded.device), post.to(self.loaded.device), branch)
+
+    def _fresh_boundaries(self, split: str, gap: range, feed_forward: bool) -> Iterator[Boundary]:
+        rest = RemovedBlocks.of(range(gap.stop, self.loaded.blocks))
+        view = pruned_view(self.loaded.model, rest)
+        branches = (gap.start - 1,) if feed_forward else ()
+        with recording(view, feed_forward_of=branches) as recorder:
+            for ids in self.splits[split].batches(self.batch):
+                hidden_forward(view, ids.to(self.loaded.device))
+                branch = recorder.feed_forward[gap.start - 1] if feed_forward else None
+                yield Boundary(recorder.states[gap.start], recorder.states[gap.stop], branch)
+                recorder.clear()
+
+
+def calibrate(
+    loaded: LoadedModel,
+    windows: Windows,
+    held_out: Windows,
+    gaps: Sequence[range] = (),
+    needs: frozenset[str] = frozenset(),
+    *,
+    batch: int | None = None,
+    store_bytes: int = DEFAULT_BYTES,
+    cancel: CancelFlag | None = None,
+) -> Steps[Calibration]:
+    """Run the unpruned model once over the calibration windows (and the held-out ones, where their states fit).
+
+    Args:
+        loaded: the model; it is not touched, all hooks live on a view of it.
+        windows: calibration windows.
+        held_out: held-out windows.
+        gaps: gaps whose moments are streamed, whatever the number of tokens.
+        needs: names of the statistics, see :mod:`ghosted.calibration.statistics`.
+        batch: windows per forward pass; by default about 2,048 tokens.
+        store_bytes: bound on the kept states.
+        cancel: checked between batches.
+
+    Yields:
+        :class:`~ghosted.progress.Progress`.
+
+    Returns:
+        The :class:`Calibration`.
+
+    Raises:
+        ModelError: a state is not a finite number in this dtype.
+        Cancelled: ``cancel`` was set.
+    """
+    size = windows_per_batch(batch, windows.window)
+    result = Calibration(loaded, {"calibration": windows, "held_out": held_out}, size, store_bytes)
+    sums = SimilaritySums(loaded.blocks + 1, loaded.width, windows.window, loaded.device)
+    statistics = [result.new_statistics(gap, needs) for gap in gaps] if needs else []
+    branches = {s.gap.start - 1 for s in statistics if s.wants_feed_forward}
+    view = pruned_view(loaded.model, RemovedBlocks())
+    # Statistics are read inside the with block only; the recorder's tensors die with the next forward pass.
+    with recording(view, feed_forward_of=branches) as recorder:
+        yield from _pass(result, "calibration", view, recorder, (sums, statistics), cancel)
+        if result.keeps_held_out:
+            yield from _pass(result, "held_out", view, recorder, None, cancel)
+    result.similarity = sums.result()
+    result.gaps = {gap_name(s.gap): s for s in statistics}
+    return result
+
+
+def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
+    windows, store = result.splits[split], result.stores[split]
+    stage = Stage("calibrating" if split == "calibration" else "reading held-out text", len(windows), cancel)
+    for ids in windows.batches(result.batch):
+        hidden_forward(view, ids.to(result.loaded.device))
+        states = recorder.states
+        if not torch.isfinite(states[-1]).all():
+            raise ModelError(
+                f"The model's states overflow in {result.loaded.dtype}; choose float32 (--dtype float32) instead."
+            )
+        if sums is not None:
+            similarity, gaps = sums
+            similarity.add(states)
+            for gap in gaps:
+                branch = recorder.feed_forward.get(gap.gap.start - 1) if gap.wants_feed_forward else None
+                gap.add(Boundary(states[gap.gap.start], states[gap.gap.stop], branch))
+        store.add(states)
+        recorder.clear()
+        yield stage.step(len(ids))

@@ -1,0 +1,41 @@
+"""``bench``: figures of speed and size, each a ratio measured within one run; one file each in :mod:`ghosted.bench`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from ghosted import machine
+from ghosted.registry import members, pick
+
+HELP = "measure speed and size as ratios within one run"
+ORDER = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's flags."""
+    parser.add_argument("figure", nargs="?", metavar="NAME", help="one figure; default: all")
+    parser.add_argument("--model", default="smollm2-135m", metavar="NAME", help="model to measure")
+    parser.add_argument("--tokens", type=int, default=16_384, metavar="N", help="tokens per measurement")
+
+
+def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, Any]:
+    """Measure one figure, or all."""
+    if args.figure is not None:
+        chosen = {args.figure: pick("ghosted.bench", args.figure, "bench figure")}
+    else:
+        chosen = members("ghosted.bench")
+    figures = {name: module.measure(args.model, args.tokens, on_event) for name, module in chosen.items()}
+    return figures | {"machine": machine.describe()}
+
+
+def table(payload: dict[str, Any]) -> str:
+    """Return one line per figure."""
+    lines = []
+    for name, figure in payload.items():
+        if name != "machine":
+            low, high = figure["spread"]
+            rest = ", ".join(f"{k} {v:.3g}" for k, v in figure.items() if isinstance(v, float) and k != "ratio")
+            lines.append(f"{name:<12}{figure['ratio']:.3f}  ({low:.3f} to {high:.3f})  {rest}")
+    return "\n".join([*lines, "", ", ".join(f"{k} {v}" for k, v in payload["machine"].items())])

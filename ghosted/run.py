@@ -1,0 +1,282 @@
+"""The whole of one experiment: model → calibration → choice of blocks → operators → errors, texts, perplexity.
+
+:func:`run` is a generator of :class:`~ghosted.progress.Progress` and :class:`~ghosted.results.Update` events, so
+the page can draw what is ready while the rest is still computed, and stop between two batches.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ghosted import criteria, operators
+from ghosted.errors import NotDefined
+from ghosted.experiment import Experiment
+from ghosted.progress import CancelFlag, Steps
+from ghosted.removed import RemovedBlocks, gap_name
+from ghosted.results import PARTS, MethodResult, Protocol, Run, Update
+from ghosted.workspace import Workspace
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from ghosted.calibration import Calibration
+    from ghosted.operators import Fitted
+    from ghosted.texts.windows import Windows
+
+TOKENS_PER_CHANNEL = 4  # below this many calibration tokens per channel the fit follows noise
+
+
+def run(
+    experiment: Experiment, workspace: Workspace | None = None, cancel: CancelFlag | None = None,
+    parts: tuple[str, ...] = PARTS,
+) -> Steps[Run]:
+    """Do what the experiment says.
+
+    Args:
+        experiment: the settings.
+        workspace: holds the model between runs; a new one by default. Its lock is held while this runs.
+        cancel: checked between batches.
+        parts: which parts of the :class:`~ghosted.results.Run` are wanted; ``similarity`` always comes.
+
+    Yields:
+        ``Progress`` and ``Update`` events.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        GhostedError: any of them; the message is one sentence that says what to do.
+    """
+    for name in experiment.methods:
+        operators.method(name)
+    criteria.criterion(experiment.criterion)
+    workspace = workspace or Workspace()
+    with workspace.lock:
+        return (yield from _Pipeline(experiment, workspace, cancel).steps(parts))
+
+
+class _Pipeline:
+    """One run in the making."""
+
+    def __init__(self, experiment: Experiment, workspace: Workspace, cancel: CancelFlag | None) -> None:
+        self.experiment, self.workspace, self.cancel = experiment, workspace, cancel
+        self.run = Run(experiment)
+        self.fitted: dict[str, list[Fitted]] = {}  # by method, one entry per gap
+
+    def steps(self, parts: tuple[str, ...]) -> Steps[Run]:
+        calibration = yield from self._similarity(parts)
+        yield Update("similarity", self.run)
+        self._fit(calibration)
+        if "boundary" in parts:
+            yield from self._boundary(calibration)
+            yield Update("boundary", self.run)
+        if "decomposition" in parts:
+            self._decompose()
+            yield Update("decomposition", self.run)
+        if "columns" in parts and self.experiment.prompt:
+            yield from self._columns()
+        if "scores" in parts:
+            yield from self._scores()
+            yield Update("scores", self.run)
+        return self.run
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.run.seconds[stage] = self.run.seconds.get(stage, 0.0) + time.monotonic() - start
+
+    def _similarity(self, parts: tuple[str, ...]) -> Steps[Calibration]:
+        from ghosted import texts
+
+        experiment, run = self.experiment, self.run
+        # Everything that can be refused without weights is refused before they are read.
+        run.removed = RemovedBlocks.parse(experiment.remove, self.workspace.facts(experiment).blocks)
+        with self._timed("model"):
+            loaded = yield from self.workspace.model(experiment, self.cancel)
+        run.model_label, run.blocks, run.width = loaded.facts.label, loaded.blocks, loaded.width
+        run.dtype = loaded.dtype
+        with self._timed("texts"):
+            self.slices = yield from texts.slices(experiment, loaded, cancel=self.cancel)
+        if self.slices.calibration.tokens < TOKENS_PER_CHANNEL * loaded.width:
+            run.warnings.append(
+                f"Only {self.slices.calibration.tokens:,} calibration tokens for {loaded.width} channels: with fewer "
+                f"than {TOKENS_PER_CHANNEL * loaded.width:,} the operator fits noise; take more tokens."
+            )
+        needs = operators.needs(experiment.methods)
+        with self._timed("calibration"):
+            manual = experiment.criterion == "manual"
+            gaps = run.removed.gaps if manual else ()
+            calibration = yield from self.workspace.calibration(experiment, self.slices, gaps, needs, self.cancel)
+            run.similarity = calibration.similarity
+            if not manual:
+                run.choice = criteria.criterion(experiment.criterion).choose(calibration.similarity, experiment.count)
+                run.removed = RemovedBlocks.parse(run.choice.remove, loaded.blocks)
+                calibration = yield from self.workspace.calibration(
+                    experiment, self.slices, run.removed.gaps, needs, self.cancel
+                )
+        return calibration
+
+    def _fit(self, calibration: Calibration) -> None:
+        with self._timed("solve"):
+            for name in self.experiment.methods:
+                result = MethodResult(name)
+                self.run.methods.append(result)
+                try:
+                    fits = [
+                        operators.method(name).fit(calibration.gaps[gap_name(gap)], self.experiment.ridge)
+                        if operators.method(name).NEEDS else operators.method(name).fit(None, 0.0)
+                        for gap in self.run.removed.gaps
+                    ]
+                except NotDefined as reason:
+                    result.not_defined = str(reason)
+                    continue
+                self.fitted[name] = fits
+                result.added_parameters = sum(f.added_parameters for f in fits)
+                if fits:
+                    result.rank, result.dof, result.note = fits[0].rank, fits[0].dof, fits[0].note
+
+    def _boundary(self, calibration: Calibration) -> Steps[None]:
+        from ghosted.scores.residual import boundary_residuals
+
+        with self._timed("held-out error"):
+            for gap, number in zip(self.run.removed.gaps, range(10**6), strict=False):
+                fitted = {name: fits[number] for name, fits in self.fitted.items()}
+                statistics = calibration.gaps.get(gap_name(gap)) or calibration.new_statistics(gap, frozenset())
+                residuals = yield from boundary_residuals(calibration, gap, fitted, statistics, self.cancel)
+                for name, residual in residuals.items():
+                    self.run.method(name).gaps[gap_name(gap)] = residual
+                    self.run.method(name).residual = residual
+        for result in self.run.methods:
+            held_out = result.residual and result.residual.held_out
+            if held_out and held_out > 1 and result.rank is not None:
+                self.run.warnings.append(
+                    f"The held-out error of {result.method} is {held_out:.3g}, above 1: on text it has not seen it is "
+                    "worse than no repair."
+                )
+
+    def _decompose(self) -> None:
+        from ghosted.decomposition import decompose
+
+        with self._timed("decomposition"):
+            for name, fits in self.fitted.items():
+                if fits and fits[0].feature == "state" and fits[0].M is not None:
+                    gap = self.run.removed.gaps[0]
+                    self.run.decompositions[name] = decompose(fits[0].M, name, gap)
+
+    def _variants(self) -> dict[str, PreTrainedModel]:
+        from ghosted.pruned import Repair, pruned_view
+
+        model, removed = self.workspace.loaded.model, self.run.removed
+        return {
+            name: pruned_view(model, removed, [
+                Repair(gap, fit.feature, fit.M.float())
+                for gap, fit in zip(removed.gaps, fits, strict=True) if fit.M is not None
+            ])
+            for name, fits in self.fitted.items()
+        }
+
+    def _columns(self) -> Steps[None]:
+        from ghosted.generation import generate
+        from ghosted.progress import Progress
+
+        e = self.experiment
+        with self._timed("generation"):
+            models = {"original": self.workspace.loaded.model} | self._variants()
+            steps = generate(
+                models, self.workspace.loaded.tokenizer, e.prompt, max_new_tokens=e.max_new_tokens,
+                temperature=e.temperature, seed=e.seed, chat=e.chat, cancel=self.cancel,
+            )
+            while True:
+                try:
+                    event = next(steps)
+                except StopIteration as stop:
+                    self.run.columns = stop.value.columns
+                    self.run.warnings += stop.value.notices
+                    break
+                if isinstance(event, Progress):
+                    yield event
+                else:
+                    self.run.columns = event
+                    yield Update("columns", self.run)
+        yield Update("columns", self.run)
+
+    def _scores(self) -> Steps[None]:
+        from ghosted.scores.perplexity import score
+
+        run, loaded = self.run, self.workspace.loaded
+        first = run.removed.gaps[0].stop if run.removed.gaps else 0
+        with self._timed("scores"):
+            variants = {name: (view, first) for name, view in self._variants().items()}
+            for name, windows in self.slices.evaluation.items():
+                dense, scores, same = yield from score(loaded, variants, windows, self.cancel)
+                run.self_check = same if run.self_check is None else run.self_check and same
+                run.dense_perplexity[name] = dense.perplexity
+                run.protocols[name] = self._protocol(windows, dense.tokens_scored, self.slices.same_source[name])
+                for method, result in scores.items():
+                    entry = run.method(method)
+                    entry.perplexity[name] = result.perplexity
+                    entry.damage[name] = math.log(result.perplexity / dense.perplexity)
+                    entry.downstream = entry.downstream or result.downstream
+        self._warn_of_harm()
+
+    def _protocol(self, windows: Windows, scored: int, same_source: bool) -> Protocol:
+        return Protocol(
+            text=f"{windows.text}, tokens {windows.start:,} to {windows.stop:,}", sha256=windows.digest,
+            window=windows.window, stride=windows.window, windows=len(windows), tokens_scored=scored,
+            bos=windows.bos, dtype=self.run.dtype, same_source=same_source,
+        )
+
+    def _warn_of_harm(self) -> None:
+        plain = next((m for m in self.run.methods if m.method == "none"), None)
+        if plain is None:
+            return
+        for result in self.run.methods:
+            for name, value in result.perplexity.items():
+                if value > plain.perplexity[name] * 1.005:
+                    self.run.warnings.append(
+                        f"Here {result.method} makes the model worse than plain pruning: perplexity {value:.3g} "
+                        f"against {plain.perplexity[name]:.3g} on {name}."
+                    )
+
+
+def compare_json(run: Run) -> dict[str, Any]:
+    """Return the object that ``compare --json`` prints: numbers for one evaluation text, objects for several."""
+    single = len(run.protocols) == 1
+
+    def by_text(values: dict[str, Any]) -> Any:
+        return next(iter(values.values()), None) if single else values
+
+    return {
+        "experiment": run.experiment.to_json() | {"remove": str(run.removed), "dtype": run.dtype},
+        "dense": {"perplexity": by_text(run.dense_perplexity)},
+        "methods": [_method_json(m, by_text) for m in run.methods],
+        "protocol": by_text({name: vars(p) for name, p in run.protocols.items()}),
+        "warnings": run.warnings,
+        "self_check": run.self_check,
+        "seconds": run.seconds,
+    }
+
+
+def _method_json(m: MethodResult, by_text: Any) -> dict[str, Any]:
+    def residual(r: Any) -> dict[str, Any]:
+        return {"calibration": r.calibration, "held_out": r.held_out, "median": r.median}
+
+    entry = {
+        "method": m.method,
+        "residual": m.residual and residual(m.residual),
+        "perplexity": by_text(m.perplexity) if m.perplexity else None,
+        "damage": by_text(m.damage) if m.damage else None,
+        "downstream": [vars(d) for d in m.downstream],
+        "added_parameters": None if m.not_defined else m.added_parameters,
+    }
+    if m.residual and len(m.gaps) > 1:
+        entry["residual"]["gaps"] = {name: residual(r) for name, r in m.gaps.items()}
+    optional = {"rank": m.rank, "dof": m.dof, "note": m.note, "not_defined": m.not_defined}
+    return entry | {key: value for key, value in optional.items() if value is not None}

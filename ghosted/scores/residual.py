@@ -1,0 +1,91 @@
+"""How much error is left at the boundary? ‖x̂ − X_post‖ / ‖Δ‖; plain pruning is exactly 1.
+
+On calibration tokens it is read off the moments; on held-out tokens every token's own ratio is kept as well, for one
+sink token can own the Frobenius norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+
+from ghosted.calibration import Calibration
+from ghosted.calibration.statistics import GapStatistics
+from ghosted.operators import Fitted
+from ghosted.progress import CancelFlag, Stage, Steps
+from ghosted.removed import gap_name
+from ghosted.results import Residual
+from ghosted.solve import residual_norm
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+
+def calibration_error(fitted: Fitted, statistics: GapStatistics) -> float | None:
+    """Return the residual boundary error on calibration tokens, from moments; ``None`` where Δ = 0."""
+    if fitted.M is None:
+        # Plain pruning is the yardstick; without moments of its own, Δ = 0 is known only if others were taken.
+        return None if statistics.tokens and statistics.delta_squared <= 0 else 1.0
+    moments = statistics.moments(fitted.feature)
+    return residual_norm(fitted.M, moments.G, moments.B, statistics.delta_squared)
+
+
+def boundary_residuals(
+    calibration: Calibration, gap: range, fitted: Mapping[str, Fitted], statistics: GapStatistics,
+    cancel: CancelFlag | None = None,
+) -> Steps[dict[str, Residual]]:
+    """Measure the residual of several repairs of one gap, on calibration and on held-out tokens.
+
+    Args:
+        calibration: gives the held-out states, from its store or by running the model again.
+        gap: the removed blocks.
+        fitted: repairs by method name.
+        statistics: the gap's statistics on calibration tokens.
+        cancel: checked between batches.
+
+    Returns:
+        A :class:`~ghosted.results.Residual` by method name.
+    """
+    branch = any(f.feature == "feed_forward" for f in fitted.values())
+    M = {name: f.M.float() for name, f in fitted.items() if f.M is not None}
+    left = dict.fromkeys(fitted, 0.0)
+    ratios: dict[str, list[Tensor]] = {name: [] for name in fitted}
+    delta_squared = 0.0
+    stage = Stage(f"held-out error of {gap_name(gap)}", len(calibration.splits["held_out"]), cancel)
+    for boundary in calibration.boundaries("held_out", gap, branch):
+        pre, post = boundary.pre.float().flatten(0, 1), boundary.post.float().flatten(0, 1)
+        delta = post - pre
+        per_token = delta.double().square().sum(-1)
+        delta_squared += float(per_token.sum())
+        seen = per_token > 0
+        for name, repair in fitted.items():
+            error = per_token
+            if repair.M is not None:
+                source = pre if repair.feature == "state" else boundary.feed_forward.float().flatten(0, 1)
+                error = (source @ M[name] - delta).double().square().sum(-1)
+            left[name] += float(error.sum())
+            ratios[name].append((error[seen] / per_token[seen]).sqrt().float().cpu())
+        yield stage.step(len(boundary.pre))
+    return {
+        name: _residual(calibration_error(repair, statistics), left[name], delta_squared, torch.cat(ratios[name]))
+        for name, repair in fitted.items()
+    }
+
+
+def _residual(calibration: float | None, left: float, delta_squared: float, ratios: Tensor) -> Residual:
+    if delta_squared <= 0:
+        return Residual(calibration, None, None)
+    points = [float(q) for q in _quantiles(ratios)]
+    return Residual(calibration, math.sqrt(left / delta_squared), points[QUANTILES.index(0.5)], tuple(points))
+
+
+def _quantiles(values: Tensor) -> Tensor:
+    ordered = values.sort().values  # torch.quantile refuses more than 16 million values
+    places = torch.tensor(QUANTILES, dtype=torch.float64) * (len(ordered) - 1)
+    low, high = ordered[places.floor().long()].double(), ordered[places.ceil().long()].double()
+    return low + (high - low) * (places - places.floor())

@@ -1,0 +1,95 @@
+"""Who holds the model? One workspace: the one model in memory, its last calibration, and the lock on computing.
+
+Never more than one model's parameters are alive here: the old model is let go before the next one is loaded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ghosted.experiment import Experiment
+from ghosted.progress import CancelFlag, Steps
+from ghosted.removed import gap_name
+
+if TYPE_CHECKING:
+    from ghosted.calibration import Calibration
+    from ghosted.models import LoadedModel, ModelFacts
+    from ghosted.texts import Slices
+
+
+class Workspace:
+    """The model in memory and what was last computed from it.
+
+    Attributes:
+        lock: held by whoever computes; one job at a time.
+        loaded: the model in memory, if any.
+    """
+
+    def __init__(self, loaded: LoadedModel | None = None) -> None:
+        self.lock = threading.Lock()
+        self.loaded = loaded
+        self._model_key: tuple[Any, ...] | None = None
+        self._is_fixed = loaded is not None
+        self._calibration: Calibration | None = None
+        self._calibration_key: tuple[Any, ...] | None = None
+
+    def facts(self, experiment: Experiment) -> ModelFacts:
+        """Return what is known of the experiment's model before its weights are read.
+
+        Raises:
+            ModelError, ResourceError: it cannot be used here.
+        """
+        from ghosted import models
+
+        if self._holds(experiment):
+            return self.loaded.facts
+        return models.describe(experiment.model, experiment.revision)
+
+    def _holds(self, experiment: Experiment) -> bool:
+        key = (experiment.model, experiment.revision, experiment.dtype)
+        return self.loaded is not None and (self._is_fixed or key == self._model_key)
+
+    def model(self, experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[LoadedModel]:
+        """Return the experiment's model, loading it if it is not the one in memory.
+
+        Raises:
+            ModelError, ResourceError: it cannot be had; the model in memory is gone by then only if its successor
+                passed every check that is made before weights are read.
+        """
+        from ghosted import models
+
+        if self._holds(experiment):
+            return self.loaded
+        self.facts(experiment)
+        self.loaded = self._calibration = self._calibration_key = None
+        self.loaded = yield from models.load(
+            experiment.model, revision=experiment.revision, dtype=experiment.dtype, cancel=cancel
+        )
+        self._model_key = (experiment.model, experiment.revision, experiment.dtype)
+        return self.loaded
+
+    def calibration(
+        self, experiment: Experiment, slices: Slices, gaps: Sequence[range], needs: frozenset[str],
+        cancel: CancelFlag | None = None,
+    ) -> Steps[Calibration]:
+        """Return a calibration on these slices; the last one serves again when only the gaps changed."""
+        from ghosted.calibration import calibrate, windows_per_batch
+
+        windows, held_out = slices.calibration, slices.held_out
+        key = (
+            self.loaded.fingerprint, self.loaded.dtype, windows_per_batch(experiment.batch, windows.window),
+            *((w.digest, w.start, w.stop, w.window, w.bos) for w in (windows, held_out)),
+        )
+        if self._calibration is None or key != self._calibration_key:
+            self._calibration = self._calibration_key = None
+            self._calibration = yield from calibrate(
+                self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, cancel=cancel
+            )
+            self._calibration_key = key
+        for gap in gaps:
+            yield from self._calibration.statistics(gap, needs, cancel=cancel)
+        names = {gap_name(gap) for gap in gaps}
+        self._calibration.gaps = {n: s for n, s in self._calibration.gaps.items() if n in names}
+        return self._calibration
