@@ -1,0 +1,146 @@
+"""What is this machine, how much memory is free, and which number format is fast on it?"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from functools import cache as once
+from pathlib import Path
+from typing import Any
+
+from ghosted import cache
+
+FASTER = 1.2
+"""bfloat16 is taken only where it is at least this many times as fast as float32: it costs precision."""
+
+_SHAPE = (2048, 576, 1536)  # tokens, width and feed-forward width of the default model
+_REPEATS = 9
+
+
+def available_memory(device: str | None = None) -> int:
+    """Return the bytes that can still be used, on the device's own memory where it has one.
+
+    On the CPU that is what the system calls available, or what a container's limit leaves, whichever is less.
+    """
+    if device is not None and device.startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    import psutil
+
+    free = int(psutil.virtual_memory().available)
+    left = _container_memory_left()
+    return free if left is None else min(free, left)
+
+
+def _container_memory_left(base: Path = Path("/sys/fs/cgroup")) -> int | None:
+    for limit_name, used_name, stat_name, cached in (
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+    ):
+        try:
+            limit, used = (base / limit_name).read_text().strip(), int((base / used_name).read_text())
+            if not limit.isdigit():
+                return None
+            stat = dict(line.split() for line in (base / stat_name).read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        # Pages of files can be dropped at any time: they do not count as used.
+        return max(0, int(limit) - used + int(stat.get(cached, 0)))
+    return None
+
+
+def device() -> str:
+    """Return where models run here: ``cuda``, ``mps`` or ``cpu``."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@once
+def cpu_name() -> str:
+    """Return the processor's name as people know it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe() -> dict[str, Any]:
+    """Return plain data that says on what a number was measured."""
+    import psutil
+    import torch
+
+    return {
+        "cpu": cpu_name(),
+        "cores": cores(),
+        "memory_bytes": int(psutil.virtual_memory().total),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": device(),
+        "dtype": fastest_dtype(),
+    }
+
+
+@once
+def fastest_dtype() -> str:
+    """Return ``bfloat16`` where it is clearly faster here, else ``float32``.
+
+    On a CPU this is measured once per machine (a product of the default model's shapes) and kept in the cache; on
+    CUDA it is the device's own word. float16 is never taken: the states of some models do not fit into it.
+    """
+    import torch
+
+    where = device()
+    if where == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    if where != "cpu":
+        return "float32"
+    key = cache.key_of({"cpu": cpu_name(), "cores": cores(), "torch": torch.__version__, "shape": _SHAPE})
+    entry = cache.get("machine", key)
+    if entry is None:
+        with cache.lock("machine", key):  # two processes that measure at once would disturb each other
+            entry = cache.get("machine", key)
+            if entry is None:
+                measured = measure_dtypes()
+                entry = cache.put("machine", key, lambda f: (f / "dtype.json").write_text(json.dumps(measured)))
+    return json.loads((entry / "dtype.json").read_text())["fastest"]
+
+
+def measure_dtypes(shape: tuple[int, int, int] = _SHAPE, repeats: int = _REPEATS) -> dict[str, Any]:
+    """Time one product ``(tokens, C) @ (C, F)`` in both formats, interleaved.
+
+    Returns:
+        ``fastest``, and the median seconds per product under ``float32`` and ``bfloat16``.
+    """
+    import torch
+
+    tokens, width, hidden = shape
+    operands = {
+        name: (torch.randn(tokens, width).to(dtype), torch.randn(width, hidden).to(dtype))
+        for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16))
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in operands}
+    with torch.inference_mode():
+        for repeat in range(repeats + 2):
+            for name, (left, right) in operands.items():
+                start = time.perf_counter()
+                left @ right
+                if repeat >= 2:  # the first products also build the kernels
+                    seconds[name].append(time.perf_counter() - start)
+    median = {name: statistics.median(values) for name, values in seconds.items()}
+    faster = median["float32"] >= FASTER * median["bfloat16"]
+    return {"fastest": "bfloat16" if faster else "float32", **median}
