@@ -115,7 +115,7 @@ class BlockRunner:
 
     def __init__(self, model: Any, block: int) -> None:
         """Prepare ``block`` of ``model``: the original model, or anything that holds it as ``.model``."""
-        original = model if hasattr(model, "config") else model.model
+        original = model if isinstance(model, nn.Module) else model.model
         others = (i for i in range(len(blocks_of(original))) if i != block)
         self._view = pruned_view(original, RemovedBlocks.of(others))
         self._has_branch = find_family(original).feed_forward is not None
