@@ -108,7 +108,8 @@ def hidden_state(args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
 
 def _check(repair: Repair, removed: RemovedBlocks, repairs: Sequence[Repair], family: Family, model: nn.Module) -> None:
     if repair.gap not in removed.gaps:
-        raise InputError(f"There is no gap {gap_name(repair.gap)} to repair; blocks {removed or 'none'} are removed.")
+        what = f"blocks {removed} are" if removed.gaps else "nothing is"
+        raise InputError(f"There is no gap {gap_name(repair.gap)} to repair; {what} removed.")
     if sum(other.gap == repair.gap for other in repairs) > 1:
         raise InputError(f"The gap {gap_name(repair.gap)} has two repairs; give it one.")
     width = model.config.get_text_config(decoder=True).hidden_size

@@ -1,16 +1,20 @@
-"""Settings for every test: few threads on a shared machine, and the tests' own modules importable."""
+"""Settings for every test: the tests' own modules importable, and one thread for tiny models, where more only cost."""
 
 import os
 import sys
 from pathlib import Path
 
+import pytest
+
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("OMP_NUM_THREADS", "2")
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 
-def pytest_configure(config):
-    import torch
+@pytest.fixture(autouse=True)
+def threads(request):
+    """All cores for the real model, one otherwise."""
+    if "torch" in sys.modules or request.node.get_closest_marker("model"):
+        import torch
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        torch.set_num_threads(os.cpu_count() if request.node.get_closest_marker("model") else 1)
