@@ -1,0 +1,65 @@
+"""How alike are the states? The map of all pairs, and what each block changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from analysis.figures.canvas import GRID, blank, short
+from analysis.palette import DIVERGING, GREY, VIOLET
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Similarity
+
+
+def similarity_map(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
+    """Draw the mean cosine of every pair of states, with the removed blocks' corner marked.
+
+    Args:
+        similarity: ``cosine`` is ``(L+1, L+1)``.
+        removed: each gap from state i to state j is outlined.
+    """
+    states = np.arange(similarity.blocks + 1)
+    figure = blank(420)
+    figure.add_heatmap(
+        z=np.round(similarity.cosine, 4).tolist(), x=states, y=states, zmin=-1, zmax=1,
+        colorscale=list(DIVERGING), colorbar={"thickness": 10, "outlinewidth": 0, "title": {"text": "cosine"}},
+        hovertemplate="state %{y} and state %{x}<br>cosine %{z:.3f}<extra></extra>",
+    )
+    for gap in removed.gaps:
+        low, high = gap.start - 0.5, gap.stop + 0.5
+        figure.add_shape(type="rect", x0=low, x1=high, y0=low, y1=high, line={"color": VIOLET, "width": 2.5})
+    figure.update_xaxes(title_text="state", constrain="domain", showgrid=False)
+    figure.update_yaxes(title_text="state", autorange="reversed", scaleanchor="x", constrain="domain", showgrid=False)
+    return figure
+
+
+def influence_curve(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
+    """Draw what each block changes: 1 - cosine of what enters and leaves it, alone and as a run of n blocks.
+
+    The second line asks the same of a run of as many blocks as are removed, at each start: its lowest point is what
+    the cosine criterion picks.
+    """
+    influence = similarity.block_influence
+    figure = blank(420)
+    figure.add_scatter(
+        x=np.arange(similarity.blocks), y=short(influence), mode="lines+markers", name="one block alone",
+        line={"color": GREY, "width": 1.5}, marker={"size": 6},
+        hovertemplate="block %{x}<br>changes %{y:.3g}<extra></extra>",
+    )
+    n = removed.count
+    if n > 1:
+        runs = 1.0 - np.diagonal(similarity.cosine, offset=n)
+        figure.add_scatter(
+            x=np.arange(len(runs)), y=short(runs), mode="lines+markers", name=f"{n} blocks from here on",
+            line={"color": VIOLET, "width": 2, "dash": "dash"}, marker={"size": 6, "symbol": "diamond"},
+            hovertemplate=f"blocks %{{x}} to %{{x}} + {n - 1}<br>change %{{y:.3g}}<extra></extra>",
+        )
+    for gap in removed.gaps:
+        figure.add_vrect(x0=gap.start - 0.5, x1=gap.stop - 0.5, fillcolor=VIOLET, opacity=0.13, line_width=0)
+    figure.update_xaxes(title_text="block (first block of the run)", gridcolor=GRID)
+    figure.update_yaxes(title_text="1 − cosine", type="log" if _spans_decades(influence) else "linear")
+    return figure
+
+
+def _spans_decades(values: np.ndarray) -> bool:
+    return bool(values.min() > 1e-6 and values.max() / values.min() > 30)

@@ -1,0 +1,53 @@
+"""The page's one way into the library: what can be chosen, what a model is, and how an experiment is run.
+
+Whatever pulls in torch is imported on first use, so that the page is up before it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ghosted.experiment import Experiment
+from ghosted.progress import CancelFlag, Steps
+from ghosted.results import Run
+
+
+def model_choices() -> list[tuple[str, str]]:
+    """Return ``(label, name)`` of the models in the catalogue."""
+    from ghosted.models import catalogue
+
+    return [(entry.label, entry.name) for entry in catalogue()]
+
+
+def text_choices() -> list[tuple[str, str]]:
+    """Return ``(label, name)`` of the texts that have a name."""
+    from ghosted.texts import sources
+
+    return [(source.LABEL, name) for name, source in sources().items()]
+
+
+def describe(model: str) -> Any:
+    """Return a model's facts (:class:`ghosted.models.ModelFacts`) from its config, before weights are fetched.
+
+    Raises:
+        ModelError: it cannot be found or used.
+        ResourceError: it does not fit this machine.
+    """
+    from ghosted import models
+
+    return models.describe(model)
+
+
+def run(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
+    """Run an experiment in the process's one workspace, which keeps the one loaded model."""
+    from ghosted.run import run as run_in
+
+    return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel))
+
+
+@cache
+def _workspace() -> Any:
+    from ghosted.run import Workspace
+
+    return Workspace()

@@ -1,0 +1,166 @@
+"""The page's handlers: each translates page → library → page and nothing more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from analysis import library
+from analysis.panels import boundary, controls, decomposition, generations, layer_map, similarity, status
+from analysis.runner import Ended, Runner
+from analysis.session import Sessions
+from analysis.settings import FIELDS, experiment_from, refuse_paths
+from ghosted.errors import GhostedError
+from ghosted.experiment import Experiment
+from ghosted.results import Update
+
+
+@dataclass(frozen=True)
+class Panels:
+    """All panels of the page, each with its components by name."""
+
+    controls: controls.Controls
+    status: status.StatusPanel
+    layer_map: layer_map.LayerMap
+    boundary: boundary.BoundaryPanel
+    generations: generations.GenerationsPanel
+    decomposition: decomposition.DecompositionPanel
+    similarity: similarity.SimilarityPanel
+
+    def inputs(self) -> list[gr.Component]:
+        """Return the components that hold the settings, in the order of ``FIELDS``."""
+        return [self.layer_map.remove if name == "remove" else getattr(self.controls, name) for name in FIELDS]
+
+    def outputs(self) -> Iterator[gr.Component]:
+        """Return every component that a run may change."""
+        yield from (self.controls.run, self.controls.stop)
+        shown = (self.status, self.layer_map, self.boundary, self.generations, self.decomposition, self.similarity)
+        for panel in shown:
+            yield from _components(panel)
+
+    def decomposition_outputs(self) -> list[gr.Component]:
+        """Return the components that another operator changes."""
+        return [part for part in _components(self.decomposition) if part is not self.decomposition.method]
+
+
+class Live:
+    """The handlers, bound to one page's panels, the runner and the open sessions."""
+
+    def __init__(
+        self, panels: Panels, runner: Runner, sessions: Sessions, describe: Callable[[str], Any], local_paths: bool,
+    ) -> None:
+        self.panels, self.runner, self.sessions = panels, runner, sessions
+        self._describe, self._local_paths = describe, local_paths
+
+    def start(self, request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
+        """Run what the controls say and pass on what becomes known, until it ends."""
+        visitor = request.session_hash
+        try:
+            job = self.runner.submit(visitor, self._experiment(visitor, values))
+        except GhostedError as error:
+            yield {self.panels.status.line: status.line(str(error), "failed")}
+            return
+        try:
+            yield controls.buttons(self.panels.controls, running=True)
+            for event in self.runner.watch(job):
+                yield self._shown(event, visitor)
+        except Exception:  # a picture that cannot be drawn must not leave Run and Stop as they were
+            logging.getLogger(__name__).exception("a result could not be shown")
+            yield self._shown(Ended("failed", "A result could not be shown; the server's log says why."), visitor)
+
+    def stop(self, request: gr.Request) -> str | dict[str, Any]:
+        """Ask the visitor's run to stop."""
+        stopping = self.runner.stop(request.session_hash)
+        return status.line("Stopping at the next safe point.", "busy", 0) if stopping else gr.skip()
+
+    def leave(self, request: gr.Request) -> None:
+        """Forget a visitor who has closed the page."""
+        self.runner.forget(request.session_hash)
+        self.sessions.forget(request.session_hash)
+
+    def from_map(self, event: gr.EventData) -> dict[Any, Any]:
+        """Follow the map."""
+        return layer_map.from_map(self.panels.layer_map, event)
+
+    def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
+        """Follow the two numbers."""
+        return layer_map.from_numbers(self.panels.layer_map, first, last, value)
+
+    def from_text(self, text: str, value: str) -> dict[Any, Any]:
+        """Follow the text form."""
+        return layer_map.from_text(self.panels.layer_map, text, value)
+
+    def describe(self, model: str, remove: str) -> dict[Any, Any]:
+        """Say what a model is before it is fetched, and fit the map to it."""
+        facts_at = self.panels.controls.facts
+        try:
+            self._allow(Experiment(model=str(model or "").strip()), "")
+            facts = self._describe(str(model).strip())
+        except GhostedError as error:
+            return {facts_at: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
+        return {facts_at: controls.facts_line(facts)} | layer_map.resize(self.panels.layer_map, facts.blocks, remove)
+
+    def upload(self, path: str, request: gr.Request) -> gr.Dropdown:
+        """Offer an uploaded text by its file name and choose it."""
+        uploads = self.sessions.of(request.session_hash).uploads
+        uploads.add(path)
+        own = [(Path(each).name, each) for each in sorted(uploads)]
+        return gr.Dropdown(library.text_choices() + own, value=path)
+
+    def criterion(self, name: str) -> gr.Number:
+        """Ask for a count only where a criterion chooses."""
+        return gr.Number(visible=name != "manual")
+
+    def operator(self, name: str, request: gr.Request) -> dict[Any, Any]:
+        """Draw another operator of the last run."""
+        picture = self.sessions.of(request.session_hash).portraits.get(name)
+        return decomposition.draw(self.panels.decomposition, picture) if picture else gr.skip()
+
+    def _experiment(self, visitor: str, values: tuple[Any, ...]) -> Experiment:
+        experiment = experiment_from(dict(zip(FIELDS, values, strict=True)))
+        self._allow(experiment, visitor)
+        return experiment
+
+    def _allow(self, experiment: Experiment, visitor: str) -> None:
+        if not self._local_paths:
+            uploads = self.sessions.of(visitor).uploads if visitor else ()
+            refuse_paths(experiment, uploads, [name for _, name in library.text_choices()])
+
+    def _shown(self, event: Any, visitor: str) -> dict[Any, Any]:
+        panels, session = self.panels, self.sessions.of(visitor)
+        if not isinstance(event, Update):
+            over = controls.buttons(panels.controls, running=False) if isinstance(event, Ended) else {}
+            ended = status.show(panels.status, event.run, session) if isinstance(event, Ended) and event.run else {}
+            return over | ended | {panels.status.line: status.event_line(event)}
+        shown: dict[Any, Any] = status.show(panels.status, event.run, session)
+        for panel, show in SHOWS.get(event.part, ()):
+            shown |= show(getattr(panels, panel), event.run, session)
+        return shown
+
+
+SHOWS = {
+    "similarity": (("layer_map", layer_map.show), ("similarity", similarity.show)),
+    "boundary": (("boundary", boundary.show),),
+    "decomposition": (("decomposition", decomposition.show),),
+    "scores": (("generations", generations.show_numbers),),
+    "columns": (("generations", generations.show_columns),),
+}
+"""Which panels show which part of a run."""
+
+
+def _components(panel: Any) -> Iterator[gr.Component]:
+    for name in (each.name for each in fields(panel)):
+        part = getattr(panel, name)
+        if isinstance(part, dict):
+            for inner in part.values():
+                yield from _components(inner)
+        elif isinstance(part, gr.blocks.Block):
+            yield part
+        else:
+            yield from _components(part)

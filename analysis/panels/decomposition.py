@@ -1,0 +1,92 @@
+"""What is W* made of? Its symmetric and antisymmetric parts as heat maps with their shares, and their spectra."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from analysis.figures import spectra
+from analysis.figures.operator import Portrait, operator_map, portrait
+from analysis.names import method_label
+from analysis.numbers import percent, three
+from analysis.panels import parts
+from analysis.session import Session
+from ghosted.results import Run
+
+READING = (
+    "The repair splits into a part that stretches (S, symmetric) and a part that rotates (A, antisymmetric). Blue is "
+    "negative, orange positive; the identity is taken off so that its diagonal does not drown the rest, so the first "
+    "picture is the sum of the other two."
+)
+FORMULA = "$W^* = S + A$, $S = (W^* + W^{*\\top})/2$, $A = (W^* - W^{*\\top})/2$, $W^* = I + M^*$."
+MAPS = (("W", "W* − I, the whole repair"), ("S", "S − I, what stretches"), ("A", "A, what rotates"))
+SPECTRA = (
+    ("plane", "Eigenvalues of W*", spectra.eigenvalue_plane),
+    ("line", "Eigenvalues of S", spectra.symmetric_line),
+    ("rotations", "Rotation rates of A", spectra.rotation_rates),
+    ("singular", "Singular values of M*", spectra.singular_values),
+)
+HERO = "ghosted"
+INVITATION = "Press Run with the method ghosted ticked: this picture of its operator appears here."
+
+
+@dataclass(frozen=True)
+class DecompositionPanel:
+    """The panel's components; pictures by the names of ``MAPS`` and ``SPECTRA``."""
+
+    method: gr.Radio
+    formula: gr.Markdown
+    maps: dict[str, parts.Picture]
+    spectra: dict[str, parts.Picture]
+
+
+def build() -> DecompositionPanel:
+    """Place the panel."""
+    parts.heading("What is W* made of?", READING)
+    method = gr.Radio([], label="Operator", visible=False, elem_id="gl-operator")
+    formula = parts.formula(FORMULA)
+    with gr.Row():
+        maps = {name: _captioned(f"operator-{name}", caption, 280, 250) for name, caption in MAPS}
+    with gr.Row():
+        spectra_ = {name: _captioned(f"spectrum-{name}", caption, 300, 230) for name, caption, _ in SPECTRA}
+    return DecompositionPanel(method, formula, maps, spectra_)
+
+
+def show(panel: DecompositionPanel, run: Run, session: Session) -> dict[Any, Any]:
+    """Keep every operator's portrait for this visitor and draw the hero's, or the first there is."""
+    session.portraits = {name: portrait(found) for name, found in run.decompositions.items()}
+    if not session.portraits:
+        return {panel.method: gr.Radio(visible=False)}
+    shown = HERO if HERO in session.portraits else next(iter(session.portraits))
+    choices = [(method_label(name), name) for name in session.portraits]
+    picker = gr.Radio(choices, value=shown, visible=len(choices) > 1)
+    return {panel.method: picker} | draw(panel, session.portraits[shown])
+
+
+def draw(panel: DecompositionPanel, picture: Portrait) -> dict[Any, Any]:
+    """Draw one operator's portrait and put its shares into the formula."""
+    updates: dict[Any, Any] = {panel.formula: FORMULA + _numbers(picture)}
+    for name, shown in panel.maps.items():
+        updates |= shown.draw(operator_map(picture, name))
+    for name, _, figure in SPECTRA:
+        updates |= panel.spectra[name].draw(figure(picture))
+    return updates
+
+
+def _numbers(picture: Portrait) -> str:
+    said = (
+        f" For {method_label(picture.method)}, blocks {picture.gap}: $\\|A\\|^2/\\|W^*\\|^2 = {three(picture.share)}$ "
+        f"(so S has {percent(1 - picture.share)}), and of $M^*$ alone ${three(picture.share_M)}$."
+    )
+    if picture.step > 1:
+        step, width = picture.step, picture.width
+        said += f" Each pixel averages {step} × {step} of the {width} × {width} entries."
+    return said
+
+
+def _captioned(name: str, caption: str, height: int, width: int) -> parts.Picture:
+    with gr.Column(min_width=width):
+        gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
+        return parts.picture(name, INVITATION, height)

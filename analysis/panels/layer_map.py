@@ -1,0 +1,125 @@
+"""Which blocks go? The layer map with its number and text forms, all three always the same range."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from analysis.palette import DIVERGING
+from analysis.panels import parts
+from analysis.session import Session
+from analysis.settings import DEFAULT, DEFAULT_BLOCKS
+from ghosted.errors import InputError
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Run, Similarity
+
+READING = (
+    "A cell is how alike two states are; removing blocks joins the two at the marked corner. Drag on the strip or pick "
+    "a cell; arrow keys move the range, Shift extends it."
+)
+ASSETS = Path(__file__).parents[2] / "assets"
+
+
+@dataclass(frozen=True)
+class LayerMap:
+    """The panel's components: the map itself, its numbers, its text form, and the line for what cannot be read."""
+
+    map: gr.HTML
+    first: gr.Number
+    last: gr.Number
+    remove: gr.Textbox
+    problem: gr.HTML
+
+
+def build() -> LayerMap:
+    """Place the panel."""
+    removed = RemovedBlocks.parse(DEFAULT.remove)
+    parts.heading("Which blocks go?", READING)
+    svg = layer_map(map_value(DEFAULT_BLOCKS, removed))
+    with gr.Row(elem_classes="gl-range"):
+        first = gr.Number(removed.blocks[0], label="First block", precision=0, minimum=0, min_width=90)
+        last = gr.Number(removed.blocks[-1], label="Last block", precision=0, minimum=0, min_width=90)
+        remove = gr.Textbox(str(removed), label="Or as text", max_lines=1, max_length=400, placeholder="3,12-17",
+                            min_width=150, elem_id="gl-remove")
+    return LayerMap(svg, first, last, remove, gr.HTML(elem_id="gl-range-problem"))
+
+
+def layer_map(value: str) -> gr.HTML:
+    """Return the map as a component: an SVG drawn by ``assets/layer_map.js``, whose ``pick`` event carries gaps."""
+    scale = [[at, *(int(colour[i : i + 2], 16) for i in (1, 3, 5))] for at, colour in DIVERGING]
+    template = (
+        f"<div class='gl-map' data-scale='{json.dumps(scale)}'>"
+        "<svg viewBox='0 0 400 424' tabindex='0' role='slider' aria-orientation='horizontal' aria-valuemin='0'></svg>"
+        "<p class='gl-map-says'></p><p class='gl-map-hover' aria-hidden='true'></p></div>"
+    )
+    return gr.HTML(value, html_template=template, js_on_load=(ASSETS / "layer_map.js").read_text("utf-8"),
+                   elem_id="gl-map", apply_default_css=False)
+
+
+def map_value(blocks: int, removed: RemovedBlocks, similarity: Similarity | None = None) -> str:
+    """Return what the map shows as JSON; the ``(L+1, L+1)`` cosine goes as base64 of 16-bit integers."""
+    cosine = None
+    if similarity is not None:
+        scaled = np.round(np.nan_to_num(similarity.cosine) * 10_000).astype("<i2")
+        cosine = base64.b64encode(scaled.tobytes()).decode()
+    return json.dumps({"blocks": blocks, "gaps": _inclusive(removed), "cosine": cosine})
+
+
+def from_map(panel: LayerMap, event: gr.EventData) -> dict[Any, Any]:
+    """Write a range picked on the map into the numbers and the text."""
+    removed = RemovedBlocks.of(block for first, last in event.gaps for block in range(first, last + 1))
+    return _forms(panel, removed) | {panel.problem: ""}
+
+
+def from_numbers(panel: LayerMap, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
+    """Write the two numbers into the map and the text."""
+    if first is None or last is None:
+        return {panel.problem: ""}
+    text = f"{first:.0f}-{last:.0f}"
+    return _try(panel, text, value, lambda removed: {panel.remove: str(removed)})
+
+
+def from_text(panel: LayerMap, text: str, value: str) -> dict[Any, Any]:
+    """Write the text form into the map and the numbers."""
+    return _try(panel, text, value, lambda removed: _forms(panel, removed, text=False))
+
+
+def resize(panel: LayerMap, blocks: int, text: str) -> dict[Any, Any]:
+    """Draw an empty map for another model; a range that does not fit it is dropped."""
+    try:
+        removed = RemovedBlocks.parse(text, blocks)
+    except InputError:
+        removed = RemovedBlocks()
+    return {panel.map: map_value(blocks, removed), panel.problem: ""} | _forms(panel, removed)
+
+
+def show(panel: LayerMap, run: Run, session: Session) -> dict[Any, Any]:
+    """Show the similarities and, where a criterion chose, its blocks."""
+    shown = {panel.map: map_value(run.blocks, run.removed, run.similarity)}
+    return shown | (_forms(panel, run.removed) if run.choice is not None else {})
+
+
+def _try(panel: LayerMap, text: str, value: str, forms: Any) -> dict[Any, Any]:
+    now = json.loads(value)
+    try:
+        removed = RemovedBlocks.parse(text, now["blocks"])
+    except InputError as error:
+        return {panel.problem: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
+    return {panel.map: json.dumps(now | {"gaps": _inclusive(removed)}), panel.problem: ""} | forms(removed)
+
+
+def _forms(panel: LayerMap, removed: RemovedBlocks, text: bool = True) -> dict[Any, Any]:
+    gap = removed.gaps[0] if removed.gaps else None
+    numbers = {panel.first: gap.start if gap else None, panel.last: gap.stop - 1 if gap else None}
+    return numbers | ({panel.remove: str(removed)} if text else {})
+
+
+def _inclusive(removed: RemovedBlocks) -> list[list[int]]:
+    return [[gap.start, gap.stop - 1] for gap in removed.gaps]

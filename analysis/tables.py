@@ -1,0 +1,107 @@
+"""Numbers → tables and sentences: HTML with everything from outside escaped."""
+
+from __future__ import annotations
+
+from html import escape
+
+from analysis.names import method_label
+from analysis.numbers import MISSING, count, three
+from analysis.palette import css_class
+from ghosted.results import MethodResult, Protocol, Residual, Run
+
+HEADERS = (
+    ("method", ""), ("perplexity", "lower is better"), ("damage", "nats"), ("error left", "held-out"),
+    ("median token", "held-out"), ("error left", "calibration"), ("added", "parameters"),
+)
+
+
+def numbers_table(run: Run) -> str:
+    """Return the table of all methods, one row each, under a row for the original."""
+    text = next(iter(run.dense_perplexity), None)
+    head = "".join(f"<th scope='col'>{name}<small>{unit}</small></th>" for name, unit in HEADERS)
+    dense = _row("original", [three(run.dense_perplexity.get(text)), "0", MISSING, MISSING, MISSING, "0"])
+    rows = "".join(_method_row(method, text) for method in run.methods)
+    table = f"<table class='gl-table'><thead><tr>{head}</tr></thead><tbody>{dense}{rows}</tbody></table>"
+    return f"<div class='gl-scroll'>{table}</div>"
+
+
+def protocol_lines(run: Run) -> str:
+    """Return what every perplexity of the run means, one line per evaluation text."""
+    return "".join(f"<p class='gl-note'>{escape(protocol_line(p))}</p>" for p in run.protocols.values())
+
+
+def protocol_line(protocol: Protocol) -> str:
+    """Return the protocol as one sentence: text, windows, stride, tokens scored, BOS, dtype."""
+    same = " Same source as the calibration text, other tokens." if protocol.same_source else ""
+    bos = "each window starts with BOS" if protocol.bos else "no BOS"
+    return (
+        f"Perplexity on {protocol.text}: {protocol.windows} windows of {protocol.window} tokens, stride "
+        f"{protocol.stride}, {protocol.tokens_scored:,} tokens scored, {bos}, {protocol.dtype}.{same}"
+    )
+
+
+def verdicts(run: Run) -> list[str]:
+    """Return a sentence for each method that does worse than plain pruning, in perplexity or at the boundary."""
+    text = next(iter(run.dense_perplexity), None)
+    plain = next((m.perplexity.get(text) for m in run.methods if m.method == "none"), None)
+    said = []
+    for method in run.methods:
+        if method.method == "none":
+            continue
+        name, scored = method_label(method.method), method.perplexity.get(text)
+        if plain is not None and scored is not None and scored > plain:
+            worse = f"perplexity {three(scored)} against {three(plain)}"
+            said.append(f"{name} makes the model worse than no repair: {worse}.")
+        elif method.residual is not None and (method.residual.held_out or 0) > 1:
+            left, median = three(method.residual.held_out), three(method.residual.median)
+            worse = f"more error at the boundary than no repair ({left} against 1; median token {median})"
+            said.append(f"{name} leaves {worse}.")
+    return said
+
+
+def notices(run: Run) -> str:
+    """Return the warnings and verdicts of a run as a list, empty where there are none."""
+    items = [("gl-warning", w) for w in run.warnings] + [("gl-verdict", v) for v in verdicts(run)]
+    items += [("gl-aside", f"{method_label(m.method)}: {m.note}") for m in run.methods if m.note]
+    if not items:
+        return ""
+    return "<ul class='gl-notices'>" + "".join(f"<li class='{c}'>{escape(text)}</li>" for c, text in items) + "</ul>"
+
+
+def self_check(run: Run) -> str:
+    """Return the badge that says whether removing nothing changed nothing; empty until it is known."""
+    if run.self_check is None:
+        return ""
+    if run.self_check:
+        return _badge("gl-good", "self-check passed", "Removing nothing was tried: no logit changed by a single bit.")
+    return _badge("gl-bad", "self-check failed", "Removing nothing changed a logit: do not trust this run.")
+
+
+def best_of(run: Run, part: str = "held_out") -> MethodResult | None:
+    """Return the method with the smallest residual error, ``None`` until one is measured."""
+    measured = [m for m in run.methods if m.residual is not None and getattr(m.residual, part) is not None]
+    return min(measured, key=lambda m: getattr(m.residual, part), default=None)
+
+
+def _badge(kind: str, said: str, why: str) -> str:
+    return f"<span class='gl-badge {kind}' title='{why}'>{said}</span>"
+
+
+def _method_row(method: MethodResult, text: str | None) -> str:
+    if method.not_defined:
+        reason = f"<td colspan='6' class='gl-reason'>not defined: {escape(method.not_defined)}</td>"
+        return f"<tr class='{css_class(method.method)}'>{_name(method.method)}{reason}</tr>"
+    left = method.residual or Residual(None, None, None)
+    cells = [
+        three(method.perplexity.get(text)), three(method.damage.get(text)), three(left.held_out), three(left.median),
+        three(left.calibration), count(method.added_parameters),
+    ]
+    return _row(method.method, cells)
+
+
+def _row(method: str, cells: list[str]) -> str:
+    return f"<tr class='{css_class(method)}'>{_name(method)}" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+
+
+def _name(method: str) -> str:
+    return f"<th scope='row'><i class='gl-swatch'></i>{escape(method_label(method))}</th>"

@@ -1,0 +1,31 @@
+"""The Ghosted Layers Explorer: builds the page and launches it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+# Read by gradio when it is imported: nothing is sent anywhere.
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+
+def main() -> None:
+    """Launch the page on the loopback address, unless told otherwise."""
+    flags = argparse.ArgumentParser(prog="app.py", description=__doc__)
+    flags.add_argument("--port", type=int, default=None, help="port (default: the first free one from 7860)")
+    flags.add_argument("--host", default=None, help="address, such as 0.0.0.0 (default: this machine only)")
+    flags.add_argument("--open", action="store_true", help="open the page in the browser")
+    chosen = flags.parse_args()
+
+    from analysis.page import build_page, look_and_feel
+
+    host = chosen.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
+    alone = host in ("127.0.0.1", "localhost", "::1") and "SPACE_ID" not in os.environ
+    options = look_and_feel() | {"server_port": chosen.port, "inbrowser": chosen.open}
+    if chosen.host:
+        options["server_name"] = chosen.host
+    build_page(local_paths=alone).launch(**options)
+
+
+if __name__ == "__main__":
+    main()

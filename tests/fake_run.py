@@ -1,0 +1,139 @@
+"""A stand-in for ``ghosted.run.run``: the same events in the same order, from random numbers, in a second."""
+
+from __future__ import annotations
+
+import re
+import time
+from types import SimpleNamespace
+
+import numpy as np
+
+from ghosted.errors import ModelError
+from ghosted.progress import Stage
+from ghosted.removed import RemovedBlocks
+from ghosted.results import (
+    Choice,
+    Column,
+    Decomposition,
+    Downstream,
+    MethodResult,
+    Protocol,
+    Residual,
+    Run,
+    Similarity,
+    Update,
+)
+
+BLOCKS, WIDTH = 30, 64
+LEFT = {
+    "none": (1.0, 1.0, 1.0, 55.6), "linearpatch-diag": (3.2, 3.49, 0.96, 50.8), "linearpatch": (2.9, 3.08, 0.91, 48.9),
+    "replaceme": (0.69, 0.71, 0.72, 34.4), "ghosted": (0.58, 0.62, 0.63, 31.8),
+    "ghosted-weighted": (0.80, 0.83, 0.63, 57.0),
+}
+DENSE = 22.7
+NASTY = ["<img src=x onerror=alert(1)>", " ${alert(2)}", " `tick`", " </script>", " {{value}}", " \\n $x^2$"]
+
+
+def facts(name: str) -> SimpleNamespace:
+    """What the library says of a model: ``small`` has 12 blocks, ``missing`` does not exist."""
+    if name == "missing":
+        raise ModelError("There is no model 'missing'; pick one of the list or write owner/name.")
+    return SimpleNamespace(blocks=12 if name == "small" else BLOCKS, width=WIDTH, parameters=134_515_008,
+                           download_bytes=None, cached=True)
+
+
+def similarity(blocks: int = BLOCKS) -> Similarity:
+    rng = np.random.default_rng(0)
+    place = np.cumsum(np.r_[0.0, np.where(np.arange(blocks) < 2, 1.2, 0.22), ][: blocks + 1])
+    place[-1] += 1.0
+    cosine = np.exp(-0.35 * np.abs(place[:, None] - place[None, :])) - 0.01 * rng.random((blocks + 1, blocks + 1))
+    cosine = (cosine + cosine.T) / 2
+    np.fill_diagonal(cosine, 1.0)
+    return Similarity(cosine, cosine, np.ones((blocks + 1, blocks + 1, 20)), np.stack([cosine, cosine]),
+                      np.ones((blocks + 1, 8)), 16_384)
+
+
+def decomposition(method: str, gap: str, width: int = WIDTH) -> Decomposition:
+    rng = np.random.default_rng(len(method))
+    M = rng.normal(size=(width, width)) / width**0.5 * 0.4
+    W = np.eye(width) + M - 0.15 * np.eye(width)
+    S, A = (W + W.T) / 2, (W - W.T) / 2
+    total = np.sum(W**2)
+    turns = np.linalg.eigvals(A).imag
+    return Decomposition(method, gap, W.astype(np.float32), float(np.sum(A**2) / total), 0.39, np.linalg.eigvals(W),
+                         np.linalg.eigvalsh(S)[::-1], np.sort(turns[turns > 1e-9])[::-1],
+                         np.linalg.svd(W - np.eye(width), compute_uv=False))
+
+
+def method_result(name: str, gap: range, blocks: int = BLOCKS) -> MethodResult:
+    calibration, held_out, median, perplexity = LEFT[name]
+    states = [gap.stop, *range(gap.stop + 1, blocks + 1)]
+    below = [Downstream(s, median * (0.9 + 0.02 * k), 0.9 - 0.01 * k) for k, s in enumerate(states)]
+    return MethodResult(
+        name, Residual(calibration, held_out, median), {}, {"python-docs": perplexity},
+        {"python-docs": float(np.log(perplexity / DENSE))}, below, 0 if name == "none" else 331_776,
+    )
+
+
+def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = None, blocks: int = BLOCKS,
+             fail: Exception | None = None):
+    """Return a run function; ``pace`` is the seconds of one step, ``fail`` is raised half-way."""
+
+    def run(experiment, workspace=None, cancel=None):
+        found = Run(experiment, "SmolLM2-135M-Instruct (4-bit GGUF, dequantised)", blocks, WIDTH, "bfloat16")
+        for stage, part in (("loading", None), ("calibrating", "similarity"), ("solving", "boundary"),
+                            ("decomposing", "decomposition"), ("scoring", "scores")):
+            clock = Stage(stage, steps, cancel)
+            for _ in range(steps):
+                time.sleep(pace)
+                yield clock.step()
+            if stage == "loading":
+                removed = experiment.remove if experiment.criterion == "manual" else "12-16"
+                found.removed = RemovedBlocks.parse(removed, blocks)
+            if part == "similarity":
+                found.similarity = similarity(blocks)
+                if experiment.criterion != "manual":
+                    found.choice = Choice(experiment.criterion, "12-16", 0.906, True, None, True, ())
+                if fail is not None:
+                    raise fail
+            gap = found.removed.gaps[0] if found.removed.gaps else range(0)
+            if part == "boundary":
+                found.methods = [method_result(name, gap, blocks) for name in experiment.methods]
+            if part == "decomposition" and gap:
+                found.decompositions = {name: decomposition(name, str(found.removed)) for name in experiment.methods
+                                        if name.startswith("ghosted")}
+            if part == "scores":
+                found.dense_perplexity = {"python-docs": DENSE}
+                found.self_check = True
+                found.warnings = ["Only 16,384 tokens for 64 channels <b>bold</b>."]
+                found.protocols = {"python-docs": Protocol("python-docs, tokens 24,576 to 32,768", "0" * 64, 512, 512,
+                                                           16, 8176, False, "bfloat16", True)}
+            if part is not None:
+                yield Update(part, found)
+        yield from write(found, pieces, pace, cancel)
+        found.seconds = {"all": 5 * steps * pace}
+        return found
+
+    return run
+
+
+def write(found: Run, pieces: list[str] | None, pace: float, cancel):
+    words = pieces or re.findall(r" \w+", " the sea lay like a sheet of hammered tin under the light of a day in May")
+    found.columns = [Column(name) for name in ("original", *found.experiment.methods)]
+    clock = Stage("writing", found.experiment.max_new_tokens, cancel)
+    for token in range(found.experiment.max_new_tokens):
+        time.sleep(pace)
+        for shift, column in enumerate(found.columns):
+            late = shift and token >= 3 + shift
+            word = words[(token + (shift if late else 0)) % len(words)]
+            column.pieces.append(word)
+            column.tokens.append(token)
+            column.text += word
+            column.kl.append(0.0 if not shift else 0.04 * shift * ((token * 7) % 11) * (2.0 if late else 0.2))
+            if late and column.diverges_at is None:
+                column.diverges_at = token
+        yield clock.step()
+        yield Update("columns", found)
+    for column in found.columns:
+        column.finished = True
+    yield Update("columns", found)
