@@ -131,7 +131,6 @@ class _Pipeline:
                 try:
                     fits = [
                         operators.method(name).fit(calibration.gaps[gap_name(gap)], self.experiment.ridge)
-                        if operators.method(name).NEEDS else operators.method(name).fit(None, 0.0)
                         for gap in self.run.removed.gaps
                     ]
                 except NotDefined as reason:
@@ -148,7 +147,7 @@ class _Pipeline:
         with self._timed("held-out error"):
             for gap, number in zip(self.run.removed.gaps, range(10**6), strict=False):
                 fitted = {name: fits[number] for name, fits in self.fitted.items()}
-                statistics = calibration.gaps.get(gap_name(gap)) or calibration.new_statistics(gap, frozenset())
+                statistics = calibration.gaps[gap_name(gap)]
                 residuals = yield from boundary_residuals(calibration, gap, fitted, statistics, self.cancel)
                 for name, residual in residuals.items():
                     self.run.method(name).gaps[gap_name(gap)] = residual

@@ -74,20 +74,30 @@ class Workspace:
         self, experiment: Experiment, slices: Slices, gaps: Sequence[range], needs: frozenset[str],
         cancel: CancelFlag | None = None,
     ) -> Steps[Calibration]:
-        """Return a calibration on these slices; the last one serves again when only the gaps changed."""
-        from ghosted.calibration import calibrate, windows_per_batch
+        """Return a calibration on these slices, with the statistics of these gaps.
+
+        The last one serves again when only the gaps changed; additive statistics of an earlier run come from the
+        cache. A gap that neither has is computed by a new pass, whose states then serve further gaps.
+        """
+        from ghosted.calibration import Calibration, calibrate, saved, windows_per_batch
 
         windows, held_out = slices.calibration, slices.held_out
+        batch = windows_per_batch(experiment.batch, windows.window)
         key = (
-            self.loaded.fingerprint, self.loaded.dtype, windows_per_batch(experiment.batch, windows.window),
+            self.loaded.fingerprint, self.loaded.dtype, self.loaded.device, batch,
             *((w.digest, w.start, w.stop, w.window, w.bos) for w in (windows, held_out)),
         )
-        if self._calibration is None or key != self._calibration_key:
+        entry = saved.key(key, gaps, needs)
+        current = self._calibration if key == self._calibration_key else None
+        if current is None or not (current.knows(gaps, needs) or current.complete("calibration")):
             self._calibration = self._calibration_key = None
-            self._calibration = yield from calibrate(
-                self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, cancel=cancel
-            )
-            self._calibration_key = key
+            known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch)
+            if not saved.restore(entry, known, gaps, needs):
+                known = yield from calibrate(
+                    self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, cancel=cancel
+                )
+                saved.save(entry, known, gaps)
+            self._calibration, self._calibration_key = known, key
         for gap in gaps:
             yield from self._calibration.statistics(gap, needs, cancel=cancel)
         names = {gap_name(gap) for gap in gaps}

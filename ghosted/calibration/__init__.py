@@ -47,7 +47,9 @@ class Calibration:
         batch: windows per forward pass.
     """
 
-    def __init__(self, loaded: LoadedModel, splits: dict[str, Windows], batch: int, store_bytes: int) -> None:
+    def __init__(
+        self, loaded: LoadedModel, splits: dict[str, Windows], batch: int, store_bytes: int = DEFAULT_BYTES
+    ) -> None:
         self.loaded, self.splits, self.batch = loaded, splits, batch
         self.similarity: Similarity | None = None
         self.gaps: dict[str, GapStatistics] = {}
@@ -72,6 +74,11 @@ class Calibration:
             merges=self.family.merge_into is not None, device=self.loaded.device,
         )
 
+    def knows(self, gaps: Sequence[range], needs: frozenset[str]) -> bool:
+        """Return whether the statistics of all these gaps are at hand."""
+        known = [self.gaps.get(gap_name(gap)) for gap in gaps]
+        return all(s is not None and needs <= s.needs for s in known)
+
     def statistics(
         self, gap: range, needs: frozenset[str], *, exact: bool = True, cancel: CancelFlag | None = None
     ) -> Steps[GapStatistics]:
@@ -84,11 +91,11 @@ class Calibration:
                 part is used, and ``tokens`` of the result says how many tokens it was.
             cancel: checked between batches.
         """
-        known = self.gaps.get(gap_name(gap))
-        if known is not None and needs <= known.needs:
-            return known
+        if self.knows((gap,), needs):
+            return self.gaps[gap_name(gap)]
         statistics = self.new_statistics(gap, needs)
         if not needs:
+            self.gaps[gap_name(gap)] = statistics
             return statistics
         stage = Stage(f"reading blocks {gap_name(gap)}", len(self.splits["calibration"]), cancel)
         use_part = not exact and len(self.stores["calibration"]) > 0
