@@ -24,7 +24,7 @@ LABEL = "Written by the model itself"
 NOTE = "Sampled from the unpruned model, seeded and kept; needs no data and no network."
 NEEDS_NETWORK = False
 
-ROWS, LENGTH = 32, 512
+ROWS, LENGTH = 64, 256
 """Rows per round, and tokens per row (fewer where the model's context is shorter)."""
 
 
@@ -67,30 +67,35 @@ def sample(
 ) -> Steps[list[list[int]]]:
     """Sample one round of ``rows`` rows of ``length`` tokens, no special token among them."""
     import torch
+    from transformers import DynamicCache
 
     net = model.model
     generator = torch.Generator().manual_seed((seed * 1_000_003 + index) % 2**63)
     allowed = torch.zeros(model.facts.vocabulary)
     tokenizer = model.tokenizer
     allowed[len(tokenizer) if tokenizer is not None else model.facts.vocabulary :] = -torch.inf
-    special = [] if tokenizer is None else [i for i in tokenizer.all_special_ids if i < len(allowed)]
-    allowed[special] = -torch.inf
+    allowed[_special_ids(tokenizer, len(allowed))] = -torch.inf
 
     def draw(logits: torch.Tensor) -> torch.Tensor:
-        # The largest of logits plus Gumbel noise is a sample of their softmax.
-        noise = torch.rand(logits.shape, generator=generator).clamp_min(1e-20).log().neg().log().neg()
-        return (logits + noise).argmax(-1, keepdim=True)
+        return torch.multinomial(logits.softmax(-1), 1, generator=generator)
 
     tokens = [draw(allowed.expand(rows, -1))]
     bos = model.bos_id
     with torch.inference_mode():
         first = tokens[0] if bos is None else torch.cat([torch.full((rows, 1), bos), tokens[0]], 1)
-        step, past = first.to(model.device), None
+        step, past = first.to(model.device), DynamicCache(config=net.config)
         yield stage.step()
         while len(tokens) < length:
-            output = net(input_ids=step, past_key_values=past, use_cache=True, logits_to_keep=1)
-            past = output.past_key_values
+            output = net(input_ids=step, cache=past, use_cache=True)
             tokens.append(draw(output.logits[:, -1].float().cpu() + allowed))
             step = tokens[-1].to(model.device)
             yield stage.step()
     return torch.cat(tokens, 1).tolist()
+
+
+def _special_ids(tokenizer: Any, vocabulary: int) -> list[int]:
+    """Return every id that stands for no text: named special tokens and those a chat template uses."""
+    if tokenizer is None:
+        return []
+    added = {i for i, token in getattr(tokenizer, "added_tokens_decoder", {}).items() if token.special}
+    return sorted(i for i in added | set(tokenizer.all_special_ids) if i < vocabulary)

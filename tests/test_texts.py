@@ -1,0 +1,424 @@
+"""Texts: what is read, how it is packed, and that no two slices overlap (CASES 21, 22, 25)."""
+
+import hashlib
+import json
+from itertools import pairwise
+
+import pytest
+import tiny
+from tiny import TINY
+
+from ghosted import texts
+from ghosted.errors import Cancelled, InputError, TextError
+from ghosted.experiment import Experiment
+from ghosted.models import LoadedModel
+from ghosted.progress import CancelFlag, drain
+from ghosted.texts import Text, Windows, file, pack, token_ids
+from ghosted.texts.windows import positions
+
+
+def read(name, **settings):
+    return drain(texts.read(str(name), **settings))
+
+
+def of_ids(n, **more):
+    settings = {"start": 0, "tokens": n, "window": 8, "bos_id": None, "text": "t", "digest": "d"} | more
+    return pack(list(range(n)) if "ids" not in more else settings.pop("ids"), **settings)
+
+
+# --- packing -------------------------------------------------------------------------------------------------------
+
+
+def test_packing_gives_whole_windows_and_one_rest():
+    windows = of_ids(20)
+    assert [len(row) for row in windows.rows] == [8, 8, 4]
+    assert [token for row in windows.rows for token in row.tolist()] == list(range(20))
+    assert (windows.start, windows.stop, windows.tokens, len(windows)) == (0, 20, 20, 3)
+
+
+def test_a_rest_of_one_token_is_dropped():
+    windows = of_ids(17)
+    assert [len(row) for row in windows.rows] == [8, 8] and windows.stop == 16
+
+
+def test_bos_is_one_position_of_each_window():
+    windows = of_ids(30, tokens=20, bos_id=99)
+    assert [len(row) for row in windows.rows] == [8, 8, 4]
+    assert all(row[0] == 99 and (row == 99).sum() == 1 for row in windows.rows)
+    assert [t for row in windows.rows for t in row.tolist()[1:]] == list(range(17))
+    assert windows.stop == 17 and windows.bos and windows.tokens == 20
+
+
+def test_packing_ends_with_the_text():
+    windows = of_ids(10, tokens=24)
+    assert [len(row) for row in windows.rows] == [8, 2] and windows.stop == 10
+    assert len(of_ids(1, tokens=24)) == 0
+    assert len(of_ids(10, start=10)) == 0
+
+
+@pytest.mark.parametrize("bos", [None, 99])
+@pytest.mark.parametrize("tokens", range(2, 40))
+def test_positions_says_what_packing_fills(tokens, bos):
+    assert of_ids(100, tokens=tokens, bos_id=bos).tokens == positions(tokens, 8, bos is not None)
+
+
+def test_batches_have_equal_lengths_and_keep_the_order():
+    shapes = [tuple(batch.shape) for batch in of_ids(44).batches(3)]
+    assert shapes == [(3, 8), (2, 8), (1, 4)]
+    flat = [t for batch in of_ids(44).batches(3) for t in batch.flatten().tolist()]
+    assert flat == list(range(44))
+
+
+def test_first_knows_where_it_stops():
+    windows = of_ids(30, tokens=24, bos_id=99).first(2)
+    assert len(windows) == 2 and windows.stop == 14
+
+
+# --- tokenising ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_special_tokens_in_a_text_are_plain_text(bos):
+    tokenizer = tiny.tokenizer(bos=bos)
+    content = "a<|im_end|>b</s><s>"
+    ids = token_ids(Text.of(content, "t"), tokenizer, 100)
+    assert ids == list(content.encode())  # one id per byte: no special id, no BOS
+    assert max(ids) < tiny.BOS
+
+
+def test_a_prefix_tokenises_as_the_whole_does():
+    tokenizer, text = tiny.tokenizer(), Text.of("The quick brown fox. " * 500, "t")
+    whole = token_ids(text, tokenizer, 10**6)
+    part = token_ids(text, tokenizer, 50)
+    assert 50 <= len(part) < len(whole) and part == whole[: len(part)]
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_file_and_its_digest(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("Grüße, 世界\nzwei\n".encode())
+    text = read(path)
+    assert text.content == "Grüße, 世界\nzwei\n" and text.name == "a.txt" and text.path_or_name == str(path)
+    assert text.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_line_ends_and_byte_order_marks_do_not_change_the_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n")
+    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    assert read(tmp_path / "a.txt").digest == read(tmp_path / "b.txt").digest
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "one", "id": 1}\n\n{"text": "two\\u2028three"}\n')
+    assert read(path).content == "one\n\ntwo\u2028three"
+
+
+BAD = {
+    "empty.txt": (b"", "is empty"),
+    "blank.txt": (b" \n\t ", "is empty"),
+    "binary.txt": (bytes(range(256)), "not UTF-8"),
+    "nul.txt": (b"abc\x00def", "not UTF-8"),
+    "latin.txt": ("Grüße".encode("latin-1"), "not UTF-8"),
+    "broken.jsonl": (b'{"text": "a"}\n{"text": ', "Line 2"),
+    "field.jsonl": (b'{"words": "a"}\n', "Line 1"),
+    "number.jsonl": (b'{"text": 3}\n', "Line 1"),
+    "list.jsonl": (b'["text"]\n', "Line 1"),
+    "empty.jsonl": (b"\n\n", "is empty"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_gives_one_sentence(tmp_path, name):
+    content, expected = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TextError, match=expected) as raised:
+        read(tmp_path / name)
+    assert str(raised.value).count("\n") == 0 and str(raised.value).endswith(".")
+
+
+def test_missing_files_and_folders_give_one_sentence(tmp_path):
+    with pytest.raises(TextError, match="There is no file"):
+        read(tmp_path / "missing.txt")
+    with pytest.raises(TextError, match="is a folder"):
+        read(tmp_path)
+    with pytest.raises(TextError, match="did you mean python-docs"):
+        read("python-doc")
+    for name in ("nonsense", "", "a\0b.txt", "x" * 5000):
+        with pytest.raises(TextError, match="There is no text"):
+            read(name)
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(file, "LARGEST", 10)
+    (tmp_path / "a.txt").write_text("x" * 11)
+    with pytest.raises(TextError, match="larger than"):
+        read(tmp_path / "a.txt")
+
+
+def test_an_upload_is_parsed_as_the_file_would_be(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"words")
+    assert file.parse(b"words", "a.txt").digest == read(tmp_path / "a.txt").digest
+
+
+# --- named sources -------------------------------------------------------------------------------------------------
+
+
+def test_python_docs_are_prose_without_a_network():
+    text = read("python-docs")
+    assert len(text.content) > 100_000 and "exception" in text.content
+    assert read("python-docs").digest == text.digest
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def small_rounds(monkeypatch):
+    from ghosted.texts import generated
+
+    monkeypatch.setattr(generated, "LENGTH", 12)
+    monkeypatch.setattr(generated, "ROWS", 4)
+
+
+def write_rows(monkeypatch, rows=4):
+    from ghosted.texts import generated
+
+    real = generated.sample
+    calls = []
+
+    def counted(*args, **settings):
+        calls.append(settings["index"])
+        return (yield from real(*args, rows=rows, **settings))
+
+    monkeypatch.setattr(generated, "sample", counted)
+    return calls
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_generated_text_is_seeded_kept_and_free_of_special_tokens(own_cache, small_rounds, monkeypatch, bos):
+    calls = write_rows(monkeypatch)
+    loaded = LoadedModel.of(TINY("llama"), tiny.tokenizer(bos=bos))
+    short = read("generated", model=loaded, tokens_needed=40, seed=1)
+    assert len(short.ids) == 48 and calls == [0]
+    longer = read("generated", model=loaded, tokens_needed=60, seed=1)
+    assert longer.ids[:48] == short.ids and calls == [0, 1]  # the first round came from the cache
+    assert read("generated", model=loaded, tokens_needed=40, seed=2).ids != short.ids
+    assert max(longer.ids) < tiny.BOS
+    assert short.digest != longer.digest
+    assert token_ids(short, loaded.tokenizer, 10)[:10] == list(short.ids[:10])
+
+
+def test_generating_can_be_stopped(own_cache, small_rounds):
+    cancel = CancelFlag()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        read("generated", model=LoadedModel.of(TINY("gpt2"), tiny.tokenizer()), tokens_needed=40, cancel=cancel)
+
+
+def test_generated_text_needs_a_model():
+    with pytest.raises(TextError, match="needs a loaded model"):
+        read("generated")
+
+
+@pytest.mark.parametrize("name", ["wikitext2", "c4", "ptb"])
+def test_hub_texts_are_named_in_full_and_run_no_script(own_cache, monkeypatch, name):
+    import datasets
+
+    from ghosted.texts import _hub
+
+    asked = []
+
+    def load_dataset(repo, config, **settings):
+        asked.append((repo, settings))
+        return [{"text": "one two", "sentence": "one two"}, {"text": "three", "sentence": "three"}]
+
+    def reachable(dataset, cancel):
+        yield from ()
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(_hub, "_reachable", reachable)
+    text = read(name, split="train", tokens_needed=100)
+    assert "one two" in text.content and "three" in text.content
+    (repo, settings), = asked
+    assert repo.count("/") == 1 and "trust_remote_code" not in settings
+    files = settings["data_files"]
+    assert files is None or all(f.endswith((".parquet", ".json.gz")) for f in files.values())
+    assert settings["streaming"] == (name == "c4")
+    test = read(name, split="test", tokens_needed=100)
+    assert test.name != text.name and len(asked) == 2
+    read(name, split="train", tokens_needed=90)
+    assert len(asked) == 2  # kept
+
+
+@pytest.mark.parametrize("name", ["wikitext2", "c4", "ptb"])
+def test_without_a_network_the_way_out_is_named(own_cache, monkeypatch, name):
+    import huggingface_hub
+
+    def blocked(self, *args, **settings):
+        raise ConnectionError("blocked")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", blocked)
+    with pytest.raises(TextError, match="choose python-docs, generated or a file"):
+        read(name)
+
+
+# --- slices --------------------------------------------------------------------------------------------------------
+
+
+def write_words(path, words, salt=""):
+    path.write_text("".join(f"{salt}{i:06d} " for i in range(words)))  # one byte is one token: no two places are alike
+    return str(path)
+
+
+def cut(experiment, tokenizer):
+    return drain(texts.slices(experiment, tokenizer))
+
+
+def words_of(windows: Windows):
+    skip = 1 if windows.bos else 0
+    return bytes(t for row in windows.rows for t in row.tolist()[skip:])
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_slices_of_one_text_follow_each_other(tmp_path, bos):
+    path = write_words(tmp_path / "a.txt", 4000)
+    e = Experiment(text=path, tokens=4100, window=512, windows=4)
+    s = cut(e, tiny.tokenizer(bos=bos))
+    parts = [s.calibration, s.held_out, s.evaluation["a.txt"]]
+    content = (tmp_path / "a.txt").read_bytes()
+    assert parts[0].start == 0
+    for part, following in pairwise(parts):
+        assert part.stop == following.start
+    for part in parts:
+        assert words_of(part) == content[part.start : part.stop]
+        assert part.bos == bos and all((row == tiny.BOS).sum() == bos for row in part.rows)
+    assert [len(row) for row in s.calibration.rows] == [512] * 8 + [4]
+    assert s.held_out.tokens == 8192 and len(s.evaluation["a.txt"]) == 4
+    assert s.same_source == {"a.txt": True}
+
+
+def test_a_copy_under_another_name_is_the_same_source(tmp_path):
+    path = write_words(tmp_path / "a.txt", 4000)
+    copy = write_words(tmp_path / "b.txt", 4000)
+    s = cut(Experiment(text=path, tokens=4096, evaluate=(copy,), windows=2), tiny.tokenizer())
+    assert s.evaluation["b.txt"].start == s.held_out.stop == 4096 + 8192
+    assert s.same_source == {"b.txt": True}
+
+
+def test_other_texts_start_at_their_beginning(tmp_path):
+    path, other, third = (write_words(tmp_path / f"{n}.txt", 4000, n) for n in "abc")
+    e = Experiment(text=path, tokens=4096, held_out=other, evaluate=(third, other, path), windows=2)
+    s = cut(e, tiny.tokenizer())
+    assert (s.held_out.text, s.held_out.start) == ("b.txt", 0)
+    starts = {name: w.start for name, w in s.evaluation.items()}
+    assert starts == {"c.txt": 0, "b.txt": 8192, "a.txt": 4096}
+    assert s.same_source == {"c.txt": False, "b.txt": False, "a.txt": True}
+
+
+def test_held_out_text_that_is_the_calibration_text_does_not_overlap(tmp_path):
+    path = write_words(tmp_path / "a.txt", 4000)
+    s = cut(Experiment(text=path, tokens=4096, held_out=path, windows=1), tiny.tokenizer())
+    assert s.held_out.start == 4096
+
+
+def test_two_files_of_one_name_stay_apart(tmp_path):
+    (tmp_path / "x").mkdir()
+    path = write_words(tmp_path / "a.txt", 4000)
+    one, two = write_words(tmp_path / "b.txt", 400, "p"), write_words(tmp_path / "x" / "b.txt", 400, "q")
+    s = cut(Experiment(text=path, tokens=4096, evaluate=(one, two), windows=2), tiny.tokenizer())
+    assert len(s.evaluation) == 2 and len({w.digest for w in s.evaluation.values()}) == 2
+    assert [w.start for w in s.evaluation.values()] == [0, 0]
+
+
+def test_held_out_is_a_quarter_of_many_tokens_in_whole_windows(tmp_path):
+    path = write_words(tmp_path / "a.txt", 10_000)
+    s = cut(Experiment(text=path, tokens=40_000, window=300, windows=1), tiny.tokenizer())
+    assert s.held_out.tokens == 10_000 // 300 * 300
+    s = cut(Experiment(text=path, tokens=10_000, window=200, calibration_window=300, windows=1), tiny.tokenizer())
+    assert s.held_out.tokens == 8192 // 300 * 300
+    assert s.calibration.window == 300 and next(iter(s.evaluation.values())).window == 200
+
+
+def test_an_evaluation_text_that_ends_gives_fewer_windows(tmp_path):
+    path, short = write_words(tmp_path / "a.txt", 4000), write_words(tmp_path / "s.txt", 100, "s")
+    s = cut(Experiment(text=path, tokens=4096, evaluate=(short,), windows=16), tiny.tokenizer())
+    assert [len(row) for row in s.evaluation["s.txt"].rows] == [512, 288]
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "says"),
+    [
+        (500, {"tokens": 16_384}, "has 3,500 tokens, and 16,384 calibration tokens"),
+        (1000, {"tokens": 4096}, "8,192 held-out tokens"),
+        (2048, {"tokens": 6144}, "none are left to score"),
+    ],
+)
+def test_a_text_that_is_too_short_says_how_long_it_is(tmp_path, words, settings, says):
+    path = write_words(tmp_path / "a.txt", words)
+    with pytest.raises(TextError, match=says) as raised:
+        cut(Experiment(text=path, **settings), tiny.tokenizer())
+    assert "\n" not in str(raised.value)
+
+
+def test_a_one_token_text_gives_one_sentence(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(TextError, match="has 1 token, and"):
+        cut(Experiment(text=str(tmp_path / "a.txt")), tiny.tokenizer())
+    path = write_words(tmp_path / "b.txt", 4000)
+    with pytest.raises(TextError, match="has 1 token, and"):
+        cut(Experiment(text=path, tokens=4096, evaluate=(str(tmp_path / "a.txt"),)), tiny.tokenizer())
+
+
+def test_a_window_longer_than_the_context_is_refused(tmp_path):
+    path = write_words(tmp_path / "a.txt", 4000)
+    loaded = LoadedModel.of(TINY("gpt2"), tiny.tokenizer())
+    with pytest.raises(InputError, match="context of 256"):
+        cut(Experiment(text=path, window=257), loaded)
+    assert cut(Experiment(text=path, window=256, tokens=512, windows=1), loaded).calibration.tokens == 512
+
+
+def test_generated_text_is_cut_like_any_other(own_cache, monkeypatch):
+    from ghosted.texts import generated
+
+    def quick(model, *, seed, index, length, stage, rows=64):
+        yield stage.step()
+        return [[(index * 7 + row + at) % 256 for at in range(length)] for row in range(rows)]
+
+    monkeypatch.setattr(generated, "sample", quick)
+    loaded = LoadedModel.of(TINY("llama"), tiny.tokenizer())
+    s = cut(Experiment(text="generated", tokens=512, window=64, windows=2), loaded)
+    assert s.held_out.start == 512 and s.evaluation["generated"].start == 512 + 8192
+
+
+def test_hub_splits_count_as_one_source(own_cache, monkeypatch):
+    from ghosted.texts import _hub
+
+    def rows(dataset, split, characters):
+        return "".join(f"{split}{i:05d} " for i in range(4000))
+
+    def reachable(dataset, cancel):
+        yield from ()
+
+    monkeypatch.setattr(_hub, "_fetch", rows)
+    monkeypatch.setattr(_hub, "_reachable", reachable)
+    e = Experiment(text="wikitext2", tokens=4096, evaluate=("wikitext2",), windows=2)
+    s = cut(e, tiny.tokenizer())
+    assert list(s.evaluation) == ["wikitext2 (test)"] and s.evaluation["wikitext2 (test)"].start == 0
+    assert s.same_source == {"wikitext2 (test)": True}
+
+
+def test_no_dead_loader_is_named_anywhere():
+    from pathlib import Path
+
+    for path in (Path(texts.__file__).parent).glob("*.py"):
+        source = path.read_text()
+        assert "trust_remote_code=True" not in source
+        for dead in ('"wikitext"', '"ptb_text_only"', '"c4",', "'wikitext'"):
+            assert f"load_dataset({dead}" not in source
+    assert json.dumps(sorted(texts.sources())) == json.dumps(sorted(texts.SOURCES))
