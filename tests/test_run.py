@@ -1,0 +1,230 @@
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tiny import TINY, tokenizer
+
+from ghosted import workspace as workspace_module
+from ghosted.errors import Cancelled, InputError, TextError
+from ghosted.experiment import DEFAULT_METHODS, Experiment
+from ghosted.models import LoadedModel
+from ghosted.progress import CancelFlag, Progress, drain
+from ghosted.pruned import Repair, pruned_view
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Update
+from ghosted.run import compare_json, run
+from ghosted.scores.perplexity import score
+from ghosted.workspace import Workspace
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"Sentence {i} of a text that goes on about {i * i % 97} things. " for i in range(900)))
+    return str(path)
+
+
+def experiment(path, **changes):
+    settings = {"text": path, "tokens": 1024, "window": 64, "windows": 3, "remove": "2-3"}
+    return Experiment(**settings | changes)
+
+
+def workspace(family="llama"):
+    return Workspace(LoadedModel.of(TINY(family), tokenizer()))
+
+
+def test_every_part_arrives_in_order_and_the_json_has_the_agreed_shape(text):
+    events = []
+    finished = drain(run(experiment(text, prompt="It is", max_new_tokens=5), workspace()), events.append)
+    parts = [e.part for e in events if isinstance(e, Update)]
+    assert list(dict.fromkeys(parts)) == ["similarity", "boundary", "decomposition", "columns", "scores"]
+    assert {"calibrating", "scoring"} <= {e.stage for e in events if isinstance(e, Progress)}
+    assert finished.self_check is True
+    assert [c.method for c in finished.columns] == ["original", *DEFAULT_METHODS]
+    payload = compare_json(finished)
+    assert payload["experiment"]["remove"] == "2-3"
+    assert isinstance(payload["dense"]["perplexity"], float)
+    assert [m["method"] for m in payload["methods"]] == list(DEFAULT_METHODS)
+    for entry in payload["methods"]:
+        assert set(entry) >= {"residual", "perplexity", "damage", "downstream", "added_parameters"}
+        assert set(entry["residual"]) == {"calibration", "held_out", "median"}
+        assert entry["damage"] == pytest.approx(math.log(entry["perplexity"] / payload["dense"]["perplexity"]))
+        assert [d["state"] for d in entry["downstream"]] == [4, 5, 6]
+    none, ghosted = payload["methods"][0], payload["methods"][4]
+    assert none["residual"] == {"calibration": 1.0, "held_out": 1.0, "median": 1.0}
+    assert ghosted["residual"]["calibration"] < 1 and ghosted["rank"] == 32 and ghosted["dof"] <= 32
+    assert ghosted["added_parameters"] == 32 * 32 and none["added_parameters"] == 0
+    protocol = payload["protocol"]
+    assert (protocol["window"], protocol["stride"], protocol["windows"], protocol["tokens_scored"]) == (64, 64, 3, 189)
+    assert protocol["bos"] is False and protocol["same_source"] is True and len(protocol["sha256"]) == 64
+
+
+def test_nothing_removed_changes_nothing(text):
+    e = experiment(text, remove="", prompt="It is", max_new_tokens=6, temperature=0.8)
+    finished = drain(run(e, workspace()))
+    payload = compare_json(finished)
+    assert finished.self_check is True
+    for entry in payload["methods"]:
+        assert entry["perplexity"] == payload["dense"]["perplexity"] and entry["damage"] == 0
+        assert entry["residual"] is None
+    assert len({c.text for c in finished.columns}) == 1
+    assert all(set(c.kl) == {0.0} for c in finished.columns)
+
+
+def test_perplexity_equals_a_plain_reference(text):
+    space = workspace()
+    finished = drain(run(experiment(text, methods=("none",)), space, parts=("scores",)))
+    model = space.loaded.model
+    ids = space.loaded.tokenizer(Path(text).read_text(), add_special_tokens=False)["input_ids"]
+    start = 1024 + 8192
+    losses = []
+    for i in range(3):
+        row = torch.tensor(ids[start + 64 * i : start + 64 * (i + 1)])
+        losses.append(F.cross_entropy(model(row[None]).logits[0, :-1], row[1:], reduction="none"))
+    expected = math.exp(float(torch.cat(losses).mean()))
+    assert next(iter(finished.dense_perplexity.values())) == pytest.approx(expected, rel=1e-5)
+
+
+def test_downstream_error_is_that_of_the_variants_own_states():
+    model, ids = TINY("llama"), torch.randint(0, 250, (2, 40))
+    loaded = LoadedModel.of(model, tokenizer())
+    M = torch.randn(32, 32, generator=torch.Generator().manual_seed(1)) * 0.1
+    gap = range(2, 4)
+    view = pruned_view(model, RemovedBlocks((gap,)), [Repair(gap, "state", M)])
+
+    class Text:
+        window = 40
+        batches = staticmethod(lambda size: iter([ids]))
+
+        def __len__(self):
+            return 2
+
+    _, scores, same = drain(score(loaded, {"x": (view, 4)}, Text()))
+    hidden = model(ids, output_hidden_states=True).hidden_states
+    repaired = hidden[2] + hidden[2] @ M
+    first = scores["x"].downstream[0]
+    assert same and first.state == 4
+    assert first.error == pytest.approx(float((repaired - hidden[4]).norm() / hidden[4].norm()), rel=1e-5)
+    assert first.cosine == pytest.approx(float(F.cosine_similarity(repaired, hidden[4], dim=-1).mean()), rel=1e-5)
+    assert [d.state for d in scores["x"].downstream] == [4, 5, 6]
+
+
+def test_a_method_without_meaning_is_said_and_the_others_go_on(text):
+    payload = compare_json(drain(run(experiment(text, remove="0-1"), workspace(), parts=("boundary", "scores"))))
+    replaceme = next(m for m in payload["methods"] if m["method"] == "replaceme")
+    assert "block 0" in replaceme["not_defined"] and replaceme["residual"] is None
+    assert replaceme["perplexity"] is None and replaceme["added_parameters"] is None
+    assert all(m["perplexity"] for m in payload["methods"] if m["method"] != "replaceme")
+
+
+def test_a_criterion_stands_where_blocks_may(text):
+    e = experiment(text, remove="", criterion="cosine", count=2, methods=("none", "ghosted"))
+    finished = drain(run(e, workspace(), parts=("boundary",)))
+    assert finished.removed.count == 2 and str(finished.removed) == finished.choice.remove
+    assert finished.method("ghosted").residual.calibration < 1
+
+
+def test_another_gap_does_not_run_the_model_again(text, monkeypatch):
+    import ghosted.calibration as calibration_module
+
+    passes = []
+    real = calibration_module.hidden_forward
+    monkeypatch.setattr(calibration_module, "hidden_forward", lambda *a: (passes.append(1), real(*a))[1])
+    space = workspace()
+    drain(run(experiment(text), space, parts=("boundary",)))
+    assert passes
+    passes.clear()
+    moved = drain(run(experiment(text, remove="1-3"), space, parts=("boundary",)))
+    assert not passes
+    fresh = drain(run(experiment(text, remove="1-3"), workspace(), parts=("boundary",)))
+    for name in DEFAULT_METHODS:
+        assert moved.method(name).residual.held_out == pytest.approx(fresh.method(name).residual.held_out, rel=1e-4)
+
+
+def test_saved_statistics_give_the_same_numbers(text, monkeypatch):
+    first = drain(run(experiment(text), workspace(), parts=("boundary",)))
+    monkeypatch.setattr("ghosted.calibration.calibrate", lambda *a, **k: pytest.fail("calibrated again"))
+    again = drain(run(experiment(text), workspace(), parts=("boundary",)))
+    for name in DEFAULT_METHODS:
+        assert again.method(name).residual.calibration == first.method(name).residual.calibration
+        assert again.method(name).residual.held_out == pytest.approx(first.method(name).residual.held_out, rel=1e-6)
+    assert (again.similarity.cosine == first.similarity.cosine).all()
+
+
+def test_several_gaps_have_a_residual_each(text):
+    finished = drain(run(experiment(text, remove="1,3-4"), workspace(), parts=("boundary", "scores")))
+    ghosted = finished.method("ghosted")
+    assert set(ghosted.gaps) == {"1", "3-4"}
+    assert ghosted.added_parameters == 2 * 32 * 32
+    assert "gaps" in compare_json(finished)["methods"][4]["residual"]
+    none = finished.method("none")
+    assert (none.residual.calibration, none.residual.held_out) == (1.0, 1.0)
+    assert ghosted.residual.calibration < 1
+
+
+def test_few_tokens_are_warned_about(text):
+    finished = drain(run(experiment(text, tokens=100), workspace(), parts=("boundary",)))
+    assert any("fits noise" in w for w in finished.warnings)
+    assert not any("fits noise" in w for w in drain(run(experiment(text), workspace(), parts=())).warnings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"remove": "0-5"}, InputError), ({"remove": "4-9"}, InputError), ({"methods": ("magic",)}, InputError),
+        ({"criterion": "magic", "count": 2, "remove": ""}, InputError), ({"text": "no/such/file.txt"}, TextError),
+        ({"window": 100_000}, InputError),
+    ],
+)
+def test_bad_settings_are_refused_before_work(text, changes, error):
+    with pytest.raises(error):
+        drain(run(experiment(text, **changes), workspace()))
+
+
+def test_a_stop_frees_the_lock(text):
+    space, flag = workspace(), CancelFlag()
+    steps = run(experiment(text), space, flag)
+    next(steps)
+    flag.set()
+    with pytest.raises(Cancelled):
+        drain(steps)
+    assert not space.lock.locked()
+    assert drain(run(experiment(text), space, parts=("boundary",))).method("ghosted").residual is not None
+
+
+def test_an_abandoned_run_frees_the_lock(text):
+    space = workspace()
+    steps = run(experiment(text), space)
+    next(steps)
+    assert space.lock.locked()
+    steps.close()
+    assert not space.lock.locked()
+
+
+def test_never_two_models_in_memory(tmp_path, text, monkeypatch):
+    import weakref
+
+    alive = []
+
+    def load(name, **_):
+        assert all(ref() is None for ref in alive)
+        from tiny import build, config_of
+
+        loaded = LoadedModel.of(build(config_of("llama")), tokenizer(), name=name)
+        alive.append(weakref.ref(loaded.model))
+        return loaded
+        yield
+
+    monkeypatch.setattr("ghosted.models.load", load)
+    monkeypatch.setattr(workspace_module.Workspace, "facts", lambda self, e: LoadedModel.of(TINY("llama")).facts)
+    space = Workspace()
+    for name in ("a", "b", "a"):
+        drain(run(experiment(text, model=name), space, parts=("boundary",)))
+    assert len(alive) == 3 and sum(ref() is not None for ref in alive) == 1
