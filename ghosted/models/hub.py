@@ -71,8 +71,11 @@ def describe(repo: str, name: str, label: str, revision: str | None = None) -> M
         )
     if "config.json" not in files.sizes:
         raise ModelError(f"{repo} has no config.json, so it is not a model in the transformers layout.")
-    config_path = ask(repo, lambda: _download(repo, "config.json", files.revision))
-    config = facts.config_of(str(Path(config_path).parent), label)
+    # Asked for by branch, the Hub client notes which commit it is, and finds it again without a network.
+    folder = Path(ask(repo, lambda: _download(repo, "config.json", revision or "main"))).parent
+    if folder.name != files.revision:
+        folder = Path(ask(repo, lambda: _download(repo, "config.json", files.revision))).parent
+    config = facts.config_of(str(folder), label)
     if not any(name.endswith(".safetensors") for name in files.sizes):
         raise ModelError(f"{repo} has no .safetensors weights; other formats can run code and are not read.")
     left = [each for each in files.sizes if _in_cache(repo, each, files.revision) is None]
@@ -153,7 +156,9 @@ def fetch_tokenizer(repo: str, revision: str | None = None) -> Steps[Path]:
 def translated(repo: str, work: Callable[[], Result]) -> Result:
     """Run a call of the Hub client and turn its errors into ours, by type."""
     from huggingface_hub import errors
+    from huggingface_hub.utils import logging
 
+    logging.set_verbosity_error()  # its retries would be told to people line by line
     try:
         return work()
     except errors.GatedRepoError as error:
