@@ -18,3 +18,12 @@ def threads(request):
         import torch
 
         torch.set_num_threads(os.cpu_count() if request.node.get_closest_marker("model") else 1)
+
+
+@pytest.fixture(scope="session")
+def smol():
+    """The real offline default, in this machine's fastest dtype; fetched and converted on the first use ever."""
+    from ghosted import models
+    from ghosted.progress import drain
+
+    return drain(models.load("smollm2-135m"))
