@@ -35,7 +35,7 @@ def summary(column: Column) -> str:
         return ""
     where = "same so far" if not column.finished else "identical"
     if column.diverges_at is not None:
-        where = f"differs from token {column.diverges_at}"
+        where = f"differs from new token {column.diverges_at}"
     kl = f", mean KL {three(sum(column.kl) / len(column.kl))} nats" if column.kl else ""
     return where + kl
 
@@ -54,7 +54,8 @@ def _column(column: Column) -> str:
 def _body(column: Column) -> str:
     pieces = list(column.pieces)
     if "".join(pieces) != column.text:  # a letter split over tokens: its pieces cannot be shown one by one
-        return escape(column.text)
+        return escape(column.text.lstrip(" "))
+    pieces[:1] = [pieces[0].lstrip(" ")] if pieces else []
     return "".join(_token(column, at, piece) for at, piece in enumerate(pieces))
 
 

@@ -84,9 +84,9 @@ class Live:
         self.runner.forget(request.session_hash)
         self.sessions.forget(request.session_hash)
 
-    def from_map(self, event: gr.EventData) -> dict[Any, Any]:
+    def from_map(self, value: str) -> dict[Any, Any]:
         """Follow the map."""
-        return layer_map.from_map(self.panels.layer_map, event)
+        return layer_map.from_map(self.panels.layer_map, value)
 
     def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
         """Follow the two numbers."""

@@ -33,7 +33,6 @@ def build_page(
     """
     live_parts = (Runner(run_function or library.run), Sessions(), describe or library.describe, local_paths)
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
-        gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>")
         panels = _place()
         live = Live(panels, *live_parts)
         _wire(page, panels, live)
@@ -53,12 +52,14 @@ def look_and_feel() -> dict[str, Any]:
 
 
 def _place() -> Panels:
+    with gr.Row(elem_classes="gl-head", equal_height=False):
+        gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>", min_width=300)
+        line = status.build()
     with gr.Row(elem_classes="gl-page", equal_height=False):
         with gr.Column(elem_classes="gl-side", min_width=280, scale=0):
             side = controls.build()
         with gr.Column(elem_classes="gl-main", min_width=320, scale=1):
-            line = status.build()
-            with gr.Row(elem_classes="gl-first", equal_height=False):
+            with gr.Row(elem_classes="gl-first", equal_height=True):
                 with gr.Column(elem_classes="gl-panel", min_width=320, scale=4):
                     blocks = layer_map.build()
                 with gr.Column(elem_classes="gl-panel", min_width=320, scale=5):
@@ -85,7 +86,7 @@ def _wire(page: gr.Blocks, panels: Panels, live: Live) -> None:
     page.unload(live.leave)
 
     forms = [blocks.first, blocks.last, blocks.remove, blocks.problem]
-    blocks.map.pick(live.from_map, None, forms, **LATEST)
+    blocks.map.pick(live.from_map, [blocks.map], forms, **LATEST)
     gr.on([blocks.first.input, blocks.last.input], live.from_numbers, [blocks.first, blocks.last, blocks.map],
           [blocks.map, blocks.remove, blocks.problem], **LATEST)
     blocks.remove.input(live.from_text, [blocks.remove, blocks.map],

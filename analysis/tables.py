@@ -11,7 +11,7 @@ from ghosted.results import MethodResult, Protocol, Residual, Run
 
 HEADERS = (
     ("method", ""), ("perplexity", "lower is better"), ("damage", "nats"), ("error left", "held-out"),
-    ("median token", "held-out"), ("error left", "calibration"), ("added", "parameters"),
+    ("median token", "held-out"), ("added", "parameters"),
 )
 
 
@@ -19,7 +19,7 @@ def numbers_table(run: Run) -> str:
     """Return the table of all methods, one row each, under a row for the original."""
     text = next(iter(run.dense_perplexity), None)
     head = "".join(f"<th scope='col'>{name}<small>{unit}</small></th>" for name, unit in HEADERS)
-    dense = _row("original", [three(run.dense_perplexity.get(text)), "0", MISSING, MISSING, MISSING, "0"])
+    dense = _row("original", [three(run.dense_perplexity.get(text)), "0", MISSING, MISSING, "0"])
     rows = "".join(_method_row(method, text) for method in run.methods)
     table = f"<table class='gl-table'><thead><tr>{head}</tr></thead><tbody>{dense}{rows}</tbody></table>"
     return f"<div class='gl-scroll'>{table}</div>"
@@ -41,22 +41,18 @@ def protocol_line(protocol: Protocol) -> str:
 
 
 def verdicts(run: Run) -> list[str]:
-    """Return a sentence for each method that does worse than plain pruning, in perplexity or at the boundary."""
-    text = next(iter(run.dense_perplexity), None)
-    plain = next((m.perplexity.get(text) for m in run.methods if m.method == "none"), None)
-    said = []
-    for method in run.methods:
-        if method.method == "none":
-            continue
-        name, scored = method_label(method.method), method.perplexity.get(text)
-        if plain is not None and scored is not None and scored > plain:
-            worse = f"perplexity {three(scored)} against {three(plain)}"
-            said.append(f"{name} makes the model worse than no repair: {worse}.")
-        elif method.residual is not None and (method.residual.held_out or 0) > 1:
-            left, median = three(method.residual.held_out), three(method.residual.median)
-            worse = f"more error at the boundary than no repair ({left} against 1; median token {median})"
-            said.append(f"{name} leaves {worse}.")
-    return said
+    """Return a sentence on the methods that leave more error at the boundary than plain pruning.
+
+    The least-squares methods are left out: their excess is a warning of the run itself, as is a worse perplexity.
+    """
+    left = [m for m in run.methods if m.residual and (m.residual.held_out or 0.0) > 1.0005 and m.rank is None]
+    if not left:
+        return []
+    names = "; ".join(
+        f"{method_label(m.method)} ({three(m.residual.held_out)}, median token {three(m.residual.median)})"
+        for m in left
+    )
+    return [f"More error at the boundary than without a repair: {names}."]
 
 
 def notices(run: Run) -> str:
@@ -89,12 +85,12 @@ def _badge(kind: str, said: str, why: str) -> str:
 
 def _method_row(method: MethodResult, text: str | None) -> str:
     if method.not_defined:
-        reason = f"<td colspan='6' class='gl-reason'>not defined: {escape(method.not_defined)}</td>"
+        reason = f"<td colspan='5' class='gl-reason'>not defined: {escape(method.not_defined)}</td>"
         return f"<tr class='{css_class(method.method)}'>{_name(method.method)}{reason}</tr>"
     left = method.residual or Residual(None, None, None)
     cells = [
         three(method.perplexity.get(text)), three(method.damage.get(text)), three(left.held_out), three(left.median),
-        three(left.calibration), count(method.added_parameters),
+        count(method.added_parameters),
     ]
     return _row(method.method, cells)
 

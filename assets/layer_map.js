@@ -32,8 +32,9 @@ function describe() {
   return `removes ${n === 1 ? "block" : "blocks"} ${names} (${n} of ${blocks})`;
 }
 
-function colour(value) {
-  const at = (value + 1) / 2;
+// Colour follows the angle between two states, not its cosine: most cosines crowd near 1.
+function colour(cosineOfPair) {
+  const at = Math.asin(clamp(cosineOfPair, -1, 1)) / Math.PI + 0.5;
   const upper = Math.max(1, scale.findIndex(([position]) => position >= at));
   const [p0, ...low] = scale[upper - 1], [p1, ...high] = scale[upper];
   return low.map((c, i) => Math.round(c + ((at - p0) / (p1 - p0)) * (high[i] - c)));
@@ -126,7 +127,8 @@ function choose(first, last) {
   if (text !== told) {
     told = text;
     props.value = JSON.stringify({ blocks, gaps, cosine: read.cosine });
-    trigger("pick", { gaps });
+    // The handler reads the value, not the event: of several quick events the last answer then tells the last range.
+    setTimeout(() => trigger("pick"), 0);
   }
 }
 

@@ -25,7 +25,7 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
         part: [m.residual and getattr(m.residual, part) for m in methods]
         for part in ("calibration", "held_out", "median")
     }
-    figure = blank(max(300, 90 + 46 * len(methods)), barmode="group", bargap=0.28, bargroupgap=0.08)
+    figure = blank(max(280, 90 + 40 * len(methods)), barmode="group", bargap=0.28, bargroupgap=0.08)
     # Horizontal groups are drawn from the bottom, so held-out is added first to stand below calibration.
     figure.add_bar(
         orientation="h", y=labels, x=parts["held_out"], name="held-out", legendrank=2,
@@ -48,7 +48,7 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
         if (said := _instead_of_bars(method)) is not None:
             figure.add_annotation(x=0, y=label, text=said, showarrow=False, xanchor="left", xshift=6)
     figure.update_yaxes(autorange="reversed", showgrid=False, tickmode="array", tickvals=labels, ticktext=ticks)
-    figure.update_xaxes(title_text="error left, relative to plain pruning", rangemode="tozero")
+    figure.update_xaxes(title_text="error left (1 = plain pruning)", rangemode="tozero")
     return figure
 
 

@@ -39,6 +39,18 @@ def blank(height: int, **layout: Any) -> go.Figure:
     return figure
 
 
+def square(figure: go.Figure, x: str, y: str) -> None:
+    """Turn a heat map's axes into a square that hangs from the top, with the first row uppermost."""
+    figure.update_xaxes(title_text=x, constrain="domain", showgrid=False)
+    figure.update_yaxes(title_text=y, autorange="reversed", scaleanchor="x", constrain="domain", constraintoward="top",
+                        showgrid=False)
+
+
+COLOURBAR = {"orientation": "h", "thickness": 8, "outlinewidth": 0, "y": 0, "yref": "container", "yanchor": "bottom",
+             "len": 0.8, "nticks": 5}
+"""A thin bar at the figure's foot, so that a square map gets the whole width of a narrow screen."""
+
+
 def short(values: Any, digits: int = 4) -> list[float]:
     """Return numbers rounded to ``digits`` significant digits, so that a figure's JSON stays small."""
     flat = np.asarray(values, dtype=float)

@@ -26,6 +26,6 @@ def downstream_lines(methods: Sequence[MethodResult]) -> go.Figure:
             marker={"symbol": style.symbol, "size": 6},
             hovertemplate="state %{x}<br>error %{y:.3g}, cosine %{customdata:.3g}<extra>%{fullData.name}</extra>",
         )
-    figure.update_xaxes(title_text="state (the last one enters the final norm)")
+    figure.update_xaxes(title_text="state")
     figure.update_yaxes(title_text="relative error", rangemode="tozero")
     return figure

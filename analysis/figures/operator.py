@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from analysis.figures.canvas import averaged, blank
+from analysis.figures.canvas import COLOURBAR, averaged, blank, square
 from analysis.palette import DIVERGING
 from ghosted.results import Decomposition
 
@@ -66,13 +66,11 @@ def operator_map(picture: Portrait, part: str) -> go.Figure:
     """Draw one of ``W``, ``S``, ``A`` (without the identity) as a heat map centred at 0."""
     z = picture.maps[part]
     channels = np.arange(len(z)) * picture.step
-    figure = blank(280)
+    figure = blank(360, margin={"l": 44, "r": 8, "t": 8, "b": 90})
     figure.add_heatmap(
         z=z.astype(np.float32), x=channels, y=channels, zmin=-picture.limit, zmax=picture.limit,
-        colorscale=list(DIVERGING), colorbar={"thickness": 10, "outlinewidth": 0, "nticks": 5},
+        colorscale=list(DIVERGING), colorbar=COLOURBAR,
         hovertemplate="from channel %{y} to %{x}<br>%{z:.3g}<extra></extra>",
     )
-    figure.update_xaxes(title_text="to channel", constrain="domain", showgrid=False)
-    figure.update_yaxes(title_text="from channel", autorange="reversed", scaleanchor="x", constrain="domain",
-                        showgrid=False)
+    square(figure, "to channel", "from channel")
     return figure

@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from analysis.figures.canvas import GRID, blank, short
+from analysis.figures.canvas import COLOURBAR, GRID, blank, short, square
 from analysis.palette import DIVERGING, GREY, VIOLET
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Similarity
+
+TICKS = np.array([-1.0, -0.5, 0.0, 0.5, 0.8, 0.95, 1.0])
+
+
+def angular(cosine: np.ndarray) -> np.ndarray:
+    """Return 2/π · arcsin(cosine), from -1 to 1: colour follows the angle, as most cosines crowd near 1."""
+    return 2 / np.pi * np.arcsin(np.clip(cosine, -1.0, 1.0))
 
 
 def similarity_map(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
@@ -19,17 +26,17 @@ def similarity_map(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
         removed: each gap from state i to state j is outlined.
     """
     states = np.arange(similarity.blocks + 1)
-    figure = blank(420)
+    figure = blank(440, margin={"l": 44, "r": 14, "t": 8, "b": 90})
     figure.add_heatmap(
-        z=np.round(similarity.cosine, 4).tolist(), x=states, y=states, zmin=-1, zmax=1,
-        colorscale=list(DIVERGING), colorbar={"thickness": 10, "outlinewidth": 0, "title": {"text": "cosine"}},
-        hovertemplate="state %{y} and state %{x}<br>cosine %{z:.3f}<extra></extra>",
+        z=np.round(angular(similarity.cosine), 4).tolist(), customdata=np.round(similarity.cosine, 4).tolist(),
+        x=states, y=states, zmin=-1, zmax=1, colorscale=list(DIVERGING),
+        colorbar=COLOURBAR | {"tickvals": angular(TICKS).tolist(), "ticktext": [f"{tick:g}" for tick in TICKS]},
+        hovertemplate="state %{y} and state %{x}<br>cosine %{customdata:.3f}<extra></extra>",
     )
     for gap in removed.gaps:
         low, high = gap.start - 0.5, gap.stop + 0.5
         figure.add_shape(type="rect", x0=low, x1=high, y0=low, y1=high, line={"color": VIOLET, "width": 2.5})
-    figure.update_xaxes(title_text="state", constrain="domain", showgrid=False)
-    figure.update_yaxes(title_text="state", autorange="reversed", scaleanchor="x", constrain="domain", showgrid=False)
+    square(figure, "state", "state")
     return figure
 
 

@@ -33,7 +33,7 @@ class BoundaryPanel:
 def build() -> BoundaryPanel:
     """Place the panel."""
     parts.heading("What is left at the boundary?", READING)
-    bars = parts.picture("boundary", "Press Run: the error that each repair leaves appears here.", 366)
+    bars = parts.picture("boundary", "Press Run: the error that each repair leaves appears here.", 330)
     return BoundaryPanel(bars, parts.formula(FORMULA))
 
 

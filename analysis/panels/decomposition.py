@@ -48,9 +48,9 @@ def build() -> DecompositionPanel:
     method = gr.Radio([], label="Operator", visible=False, elem_id="gl-operator")
     formula = parts.formula(FORMULA)
     with gr.Row():
-        maps = {name: _captioned(f"operator-{name}", caption, 280, 250) for name, caption in MAPS}
+        maps = {name: _captioned(f"operator-{name}", caption, 360, 250) for name, caption in MAPS}
     with gr.Row():
-        spectra_ = {name: _captioned(f"spectrum-{name}", caption, 300, 230) for name, caption, _ in SPECTRA}
+        spectra_ = {name: _captioned(f"spectrum-{name}", caption, 300, 195) for name, caption, _ in SPECTRA}
     return DecompositionPanel(method, formula, maps, spectra_)
 
 

@@ -52,7 +52,7 @@ def build() -> LayerMap:
 
 
 def layer_map(value: str) -> gr.HTML:
-    """Return the map as a component: an SVG drawn by ``assets/layer_map.js``, whose ``pick`` event carries gaps."""
+    """Return the map as a component: an SVG drawn by ``assets/layer_map.js``, with a ``pick`` event."""
     scale = [[at, *(int(colour[i : i + 2], 16) for i in (1, 3, 5))] for at, colour in DIVERGING]
     template = (
         f"<div class='gl-map' data-scale='{json.dumps(scale)}'>"
@@ -72,9 +72,10 @@ def map_value(blocks: int, removed: RemovedBlocks, similarity: Similarity | None
     return json.dumps({"blocks": blocks, "gaps": _inclusive(removed), "cosine": cosine})
 
 
-def from_map(panel: LayerMap, event: gr.EventData) -> dict[Any, Any]:
+def from_map(panel: LayerMap, value: str) -> dict[Any, Any]:
     """Write a range picked on the map into the numbers and the text."""
-    removed = RemovedBlocks.of(block for first, last in event.gaps for block in range(first, last + 1))
+    gaps = json.loads(value)["gaps"]
+    removed = RemovedBlocks.of(block for first, last in gaps for block in range(first, last + 1))
     return _forms(panel, removed) | {panel.problem: ""}
 
 

@@ -14,8 +14,8 @@ from analysis.session import Session
 from ghosted.results import Run
 
 READING = (
-    "Left: the mean cosine between any two states. Right: what a block changes; low points are blocks, or runs of "
-    "blocks, that barely turn the state, and the shaded ones are removed."
+    "Left: the mean cosine between any two states, coloured by angle. Right: what a block changes; low points are "
+    "blocks, or runs of blocks, that barely turn the state, and the shaded ones are removed."
 )
 FORMULA = (
     "$\\cos(x_i, x_j)$ averaged over tokens, where $x_i$ is the state entering block $i$; block influence is "
@@ -37,7 +37,7 @@ def build() -> SimilarityPanel:
     parts.heading("How alike are the layers?", READING)
     with gr.Row():
         with gr.Column(min_width=300):
-            similarity = parts.picture("similarity", "Press Run: the map of all pairs of states appears here.", 420)
+            similarity = parts.picture("similarity", "Press Run: the map of all pairs of states appears here.", 440)
         with gr.Column(min_width=300):
             curve = parts.picture("influence", "Press Run: what each block changes appears here.", 420)
     return SimilarityPanel(similarity, curve, parts.formula(FORMULA))

@@ -1,0 +1,53 @@
+"""Chromium for the browser tests: where it is, how it is started, and a page that remembers what went wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from urllib.parse import urlparse
+
+import pytest
+
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)
+HOSTS = ("127.0.0.1", "localhost")
+
+
+@contextmanager
+def chromium():
+    """Yield a browser; skips where there is none, unless GHOSTED_REQUIRE_BROWSER is 1."""
+    path = shutil.which("chromium")
+    if path is None:
+        if os.environ.get("GHOSTED_REQUIRE_BROWSER") == "1":
+            pytest.fail("chromium is missing and GHOSTED_REQUIRE_BROWSER is 1")
+        pytest.skip("chromium is missing")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser, url, width=1280, height=900, ready="#gl-map .gl-map-block"):
+    """Yield a page whose ``faults`` lists foreign requests, console errors, uncaught exceptions and dialogs."""
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.faults = []
+    page.on("request", lambda request: _foreign(page, request.url))
+    page.on("console", lambda message: message.type == "error" and page.faults.append(message.text))
+    page.on("pageerror", lambda error: page.faults.append(str(error)))
+    page.on("dialog", lambda dialog: (page.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.goto(url)
+    page.wait_for_selector(ready)
+    yield page
+    page.close()
+
+
+def _foreign(page, url):
+    parts = urlparse(url)
+    if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in HOSTS:
+        page.faults.append(f"foreign request {url}")

@@ -1,0 +1,292 @@
+"""The page in a real browser, on the fake run: every control, every picture, every width, both themes."""
+
+import re
+
+import pytest
+from browser import chromium, opened
+from fake_run import NASTY, facts, make_run
+from test_figures import contrast
+
+from analysis.page import build_page, look_and_feel
+
+pytestmark = pytest.mark.browser
+
+PLOTS = (
+    "boundary", "operator-W", "operator-S", "operator-A", "spectrum-plane", "spectrum-line", "spectrum-rotations",
+    "spectrum-singular", "downstream", "similarity", "influence",
+)
+
+
+def serve(run):
+    page = build_page(run, facts)
+    _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **look_and_feel())
+    return page, url
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def url(browser):
+    page, address = serve(make_run(pace=0.004, steps=4))
+    yield address
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def slow_url(browser):
+    page, address = serve(make_run(pace=0.05, steps=100))
+    yield address
+    page.close()
+
+
+@pytest.fixture
+def page(browser, url):
+    with opened(browser, url) as shown:
+        yield shown
+        assert shown.faults == []
+
+
+def says(page):
+    return page.get_attribute("#gl-map svg", "aria-label")
+
+
+def number(page, label):
+    return page.get_by_label(label, exact=True)
+
+
+def wait_for_text(page, text):
+    page.wait_for_function("text => document.querySelector('#gl-remove textarea, #gl-remove input').value === text",
+                           arg=text)
+
+
+def press_run(page, until=".gl-done", new_tokens="6"):
+    number(page, "New tokens").fill(new_tokens)
+    page.click("#gl-run")
+    page.wait_for_selector(until, timeout=60_000)
+
+
+def block(page, index):
+    box = page.locator(f"#gl-map [data-block='{index}']").bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(page, start, end):
+    page.mouse.move(*block(page, start))
+    page.mouse.down()
+    page.mouse.move(*block(page, (start + end) // 2), steps=3)
+    page.mouse.move(*block(page, end), steps=3)
+    page.mouse.up()
+
+
+def test_the_page_opens_with_the_default_experiment(page):
+    assert page.inner_text("h1") == "Ghosted Layers Explorer"
+    assert says(page) == "Layer map: removes blocks 14–18 (5 of 30)"
+    assert number(page, "First block").input_value() == "14"
+    assert page.locator(".gl-empty:visible").count() >= 5
+    assert not page.locator("#gl-stop").is_enabled()
+
+
+def test_a_range_is_dragged_then_moved_on_the_strip(page):
+    drag(page, 2, 6)
+    wait_for_text(page, "2-6")
+    assert says(page) == "Layer map: removes blocks 2–6 (5 of 30)"
+    assert (number(page, "First block").input_value(), number(page, "Last block").input_value()) == ("2", "6")
+    drag(page, 4, 12)
+    wait_for_text(page, "10-14")
+
+
+def test_a_cell_of_the_map_picks_the_blocks_between_its_states(page):
+    box = page.locator("#gl-map .gl-map-ground").bounding_box()
+    cell = box["width"] / 31
+    page.mouse.click(box["x"] + 17.5 * cell, box["y"] + 12.5 * cell)
+    wait_for_text(page, "12-16")
+
+
+def test_arrow_keys_move_and_extend_the_range(page):
+    page.focus("#gl-map svg")
+    page.keyboard.press("ArrowRight")
+    wait_for_text(page, "15-19")
+    page.keyboard.press("Shift+ArrowRight")
+    wait_for_text(page, "15-20")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    wait_for_text(page, "14-18")
+    for _ in range(7):
+        page.keyboard.press("ArrowLeft")
+    wait_for_text(page, "7-11")
+    page.keyboard.press("End")
+    wait_for_text(page, "25-29")
+    assert page.get_attribute("#gl-map svg", "aria-valuetext") == "removes blocks 25–29 (5 of 30)"
+    outline = page.evaluate("getComputedStyle(document.querySelector('#gl-map svg')).outlineStyle")
+    assert outline == "solid"
+
+
+def test_numbers_and_text_move_the_map(page):
+    number(page, "Last block").fill("20")
+    wait_for_text(page, "14-20")
+    page.wait_for_selector("#gl-map svg[aria-label*='14–20 (7 of 30)']")
+    field = page.locator("#gl-remove textarea, #gl-remove input")
+    field.click()
+    field.press("Control+a")
+    page.keyboard.type("3, 12-17")
+    page.wait_for_selector("#gl-map svg[aria-label*='removes blocks 3, 12–17 (7 of 30)']")
+    assert number(page, "First block").input_value() == "3"
+
+
+def test_backwards_numbers_get_one_sentence_beside_them(page):
+    number(page, "Last block").fill("4")
+    page.wait_for_selector("#gl-range-problem [role=alert]")
+    assert page.inner_text("#gl-range-problem") == "The range 14-4 runs backwards; write 4-14."
+    page.click("#gl-run")
+    page.wait_for_selector(".gl-done")
+
+
+def test_run_draws_every_picture_and_writes_every_column(page):
+    press_run(page)
+    for name in PLOTS:
+        drawn = page.wait_for_selector(f"#gl-plot-{name} .main-svg")
+        assert drawn.bounding_box()["height"] > 200, name
+    assert page.locator(".gl-column").count() == 7
+    assert page.locator(".gl-empty:visible").count() == 0
+    assert page.locator("#gl-numbers tbody tr").count() == 7
+    assert "8,176 tokens scored" in page.inner_text("#gl-numbers")
+    assert "cosine 0." in page.inner_text(".gl-map-says")
+    assert page.locator("#gl-map image").count() == 1
+    assert page.locator(".gl-formula .katex").count() >= 6
+    assert "self-check passed" in page.inner_text("#gl-status")
+    assert page.locator("#gl-notices li").count() >= 2
+
+
+def test_another_operator_is_drawn_on_demand(page):
+    press_run(page)
+    page.wait_for_selector("#gl-operator input")
+    page.get_by_label("ghosted, weighted").last.click()
+    page.wait_for_function("document.body.innerText.includes('For ghosted, weighted, blocks 14-18')")
+
+
+def test_stop_stops_and_the_next_run_works(browser, slow_url):
+    with opened(browser, slow_url) as page:
+        page.click("#gl-run")
+        page.wait_for_function("/: [0-9]+ of 100, about/.test(document.querySelector('#gl-status').innerText)")
+        assert not page.locator("#gl-run").is_enabled()
+        page.click("#gl-stop")
+        page.wait_for_selector(".gl-stopped", timeout=4000)
+        assert "Stopped" in page.inner_text("#gl-status")
+        page.wait_for_selector("#gl-run:enabled")
+        page.click("#gl-run")
+        page.wait_for_selector(".gl-busy")
+        page.click("#gl-stop")
+        page.wait_for_selector(".gl-stopped")
+        assert page.faults == []
+
+
+def test_ten_clicks_are_one_job(browser, slow_url):
+    with opened(browser, slow_url) as page:
+        page.evaluate("for (let i = 0; i < 10; i++) document.querySelector('#gl-run').click()")
+        page.wait_for_selector(".gl-busy")
+        page.wait_for_timeout(600)
+        assert "already running" not in page.inner_text("#gl-status")
+        page.click("#gl-stop")
+        page.wait_for_selector(".gl-stopped")
+        page.wait_for_timeout(600)
+        assert page.locator(".gl-busy").count() == 0
+
+
+def test_earlier_pictures_stay_while_the_next_run_goes_on(browser, url):
+    with opened(browser, url) as page:
+        press_run(page)
+        page.wait_for_selector("#gl-plot-boundary .main-svg")
+        page.click("#gl-run")
+        assert page.locator("#gl-plot-boundary .main-svg").first.is_visible()
+        page.wait_for_selector(".gl-done")
+
+
+def test_bad_input_is_one_sentence_in_the_status_line(page):
+    number(page, "Tokens").fill("-4")
+    page.click("#gl-run")
+    page.wait_for_selector(".gl-failed")
+    assert re.match(r"tokens must be a whole number from 2 to [\d,]+, not -4\.$", page.inner_text("#gl-status").strip())
+    number(page, "Tokens").fill("16384")
+    page.click("#gl-run")
+    page.wait_for_selector(".gl-done")
+
+
+def test_an_unknown_model_is_named_and_another_one_resizes_the_map(page):
+    field = page.locator("#gl-model input")
+    field.fill("missing")
+    field.press("Enter")
+    page.wait_for_selector("#gl-facts [role=alert]")
+    assert "There is no model 'missing'" in page.inner_text("#gl-facts")
+    field.fill("small")
+    field.press("Enter")
+    page.wait_for_selector("#gl-map svg[aria-label*='removes nothing (0 of 12)']")
+    assert "12 blocks, width 64" in page.inner_text("#gl-facts")
+
+
+def test_model_output_is_shown_literally(browser):
+    served, address = serve(make_run(pace=0.004, steps=2, pieces=NASTY))
+    try:
+        with opened(browser, address) as page:
+            press_run(page)
+            page.wait_for_timeout(500)
+            text = page.locator(".gl-text").first.text_content()
+            assert "".join(NASTY) in text
+            assert page.locator(".gl-text img, .gl-text script").count() == 0
+            assert "<b>bold</b>" in page.inner_text("#gl-notices")
+            assert page.faults == []
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_no_sideways_scroll_and_plots_as_wide_as_their_place(browser, url, width):
+    with opened(browser, url, width=width) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        press_run(page)
+        for name in PLOTS:
+            page.wait_for_selector(f"#gl-plot-{name} .main-svg")
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for name in PLOTS:
+            share = page.evaluate(
+                "n => { const p = document.querySelector('#gl-plot-' + n); "
+                "return p.querySelector('.main-svg').getBoundingClientRect().width / p.clientWidth }", name)
+            assert share >= 0.9, name
+        assert page.faults == []
+
+
+def test_map_bars_and_first_lines_share_one_screen(browser, url):
+    with opened(browser, url, width=1440) as page:
+        press_run(page)
+        page.wait_for_selector("#gl-plot-boundary .main-svg")
+        assert page.locator("#gl-plot-boundary").bounding_box()["y"] < 300
+        assert page.locator(".gl-text").first.bounding_box()["y"] < 880
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_in_figures_and_page_is_readable(browser, url, theme):
+    with opened(browser, f"{url}?__theme={theme}") as page:
+        press_run(page)
+        page.wait_for_selector("#gl-plot-boundary .xtick text")
+        page.wait_for_selector("#gl-plot-similarity .xtick text")
+        panel = hexed(page.evaluate("getComputedStyle(document.querySelector('.gl-panel')).backgroundColor"))
+        inked = {
+            where: hexed(page.evaluate("([s, p]) => getComputedStyle(document.querySelector(s))[p]", [where, what]))
+            for where, what in (
+                ("#gl-plot-boundary .xtick text", "fill"), ("#gl-plot-boundary .ytick text", "fill"),
+                ("#gl-plot-similarity .xtick text", "fill"), ("#gl-plot-boundary .xtitle", "fill"),
+                (".gl-read", "color"), (".gl-column small", "color"), (".gl-text", "color"), (".gl-map-tick", "fill"),
+                (".gl-table td", "color"), (".gl-warning", "color"), (".gl-verdict", "color"),
+            )
+        }
+        faint = {where: contrast(colour, panel) for where, colour in inked.items() if contrast(colour, panel) < 4.5}
+        assert not faint
+        assert page.evaluate("document.body.classList.contains('dark')") == (theme == "dark")
+
+
+def hexed(css):
+    return "#" + "".join(f"{int(float(part)):02x}" for part in re.findall(r"[\d.]+", css)[:3])

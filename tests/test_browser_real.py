@@ -1,0 +1,59 @@
+"""The real thing once: ``python app.py`` in its own process, the default run on the real model, in Chromium."""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from browser import chromium, opened
+
+pytestmark = [pytest.mark.browser, pytest.mark.model]
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def app(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([sys.executable, str(ROOT / "app.py"), "--port", str(port)], stdout=log, stderr=log)
+    try:
+        yield wait_for(f"http://127.0.0.1:{port}/", process)
+    finally:
+        process.terminate()
+        process.wait(20)
+        assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def wait_for(url, process):
+    for _ in range(240):
+        assert process.poll() is None, "app.py ended by itself"
+        try:
+            urllib.request.urlopen(f"{url}config", timeout=2)
+            return url
+        except OSError:
+            time.sleep(0.25)
+    raise AssertionError("app.py did not come up within a minute")
+
+
+def test_a_whole_default_run_on_the_real_model(app):
+    with chromium() as browser, opened(browser, app, width=1440) as page:
+        page.click("#gl-run")
+        page.wait_for_selector(".gl-done, .gl-failed", timeout=540_000)
+        assert "removes blocks 14–18 (5 of 30)" in page.inner_text("#gl-status")
+        assert "self-check passed" in page.inner_text("#gl-status")
+        for name in ("boundary", "operator-W", "spectrum-plane", "downstream", "similarity", "influence"):
+            page.wait_for_selector(f"#gl-plot-{name} .main-svg")
+        assert page.locator(".gl-column").count() == 7
+        texts = page.locator(".gl-text").all_inner_texts()
+        assert all(texts) and len(set(texts)) > 1
+        rows = dict(page.evaluate(
+            "[...document.querySelectorAll('#gl-numbers tbody tr')].map(r => [r.className, r.cells[1].innerText])"))
+        perplexity = {name.removeprefix("gl-m-"): float(value.replace(",", "")) for name, value in rows.items()}
+        assert perplexity["original"] < perplexity["ghosted"] < perplexity["replaceme"] < perplexity["none"]
+        assert page.faults == []

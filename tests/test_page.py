@@ -1,0 +1,260 @@
+"""The page without a browser: it is built without warnings, has no public endpoints, and its handlers translate."""
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import gradio as gr
+import numpy as np
+import pytest
+from fake_run import NASTY, facts, make_run, similarity
+
+from analysis import columns, names, numbers, settings, tables
+from analysis.page import build_page, look_and_feel
+from analysis.panels import layer_map, parts
+from analysis.settings import DEFAULT, FIELDS, experiment_from
+from ghosted.errors import InputError
+from ghosted.experiment import Experiment
+from ghosted.progress import drain
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Column, MethodResult, Protocol, Residual, Run
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def page():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        return build_page(make_run(pace=0.001, steps=2), facts)
+
+
+def live(page):
+    return next(fn.fn for fn in page.fns.values() if fn.name == "start").__self__
+
+
+def values(**changes):
+    chosen = {name: getattr(DEFAULT, name) for name in FIELDS} | {"methods": list(DEFAULT.methods)} | changes
+    return [chosen[name] for name in FIELDS]
+
+
+def request(visitor="v"):
+    return SimpleNamespace(session_hash=visitor)
+
+
+def text_of(update):
+    return json.dumps(update, default=str)
+
+
+def test_no_endpoint_is_public(page):
+    assert page.get_api_info()["named_endpoints"] == {}
+    assert page.get_api_info()["unnamed_endpoints"] == {}
+    assert all(fn.api_visibility == "private" for fn in page.fns.values())
+
+
+def test_analytics_are_off_and_fonts_are_the_systems(page):
+    assert page.analytics_enabled is False
+    options = look_and_feel()
+    assert options["run_history"] is False and options["enable_monitoring"] is False
+    assert not [font for font in options["theme"]._font_css] and not options["theme"]._stylesheets
+    assert "http" not in (ROOT / "assets" / "app.css").read_text("utf-8")
+
+
+def test_a_run_through_the_handler_fills_every_panel(page):
+    shown = {}
+    for update in live(page).start(request(), *values(max_new_tokens=4)):
+        shown |= update
+    panels = live(page).panels
+    assert "Done" in shown[panels.status.line] and "self-check passed" in shown[panels.status.line]
+    for picture in (panels.boundary.bars, panels.generations.downstream, panels.similarity.map,
+                    *panels.decomposition.maps.values(), *panels.decomposition.spectra.values()):
+        assert shown[picture.plot].visible is True and shown[picture.empty].visible is False
+    assert "0.620" in shown[panels.boundary.formula]
+    assert shown[panels.generations.columns].count("<article") == 7
+    assert "8,176 tokens scored, no BOS" in shown[panels.generations.numbers]
+    assert "&lt;b&gt;bold" in shown[panels.status.notices]
+    assert shown[panels.controls.run].interactive is True and shown[panels.controls.stop].interactive is False
+
+
+def test_another_operator_is_drawn_from_what_the_session_kept(page):
+    drain_all = list(live(page).start(request("w"), *values(max_new_tokens=2)))
+    assert drain_all
+    panels = live(page).panels.decomposition
+    drawn = live(page).operator("ghosted-weighted", request("w"))
+    assert "ghosted, weighted" in drawn[panels.formula]
+    live(page).leave(request("w"))
+    assert live(page).operator("ghosted-weighted", request("w")) == gr.skip()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"remove": "16-12"}, "The range 16-12 runs backwards; write 12-16."),
+        ({"remove": "40-50"}, "Block 50 does not exist: this model has blocks 0 to 29."),
+        ({"remove": "0-29"}, "All 30 blocks would be removed; keep at least one."),
+        ({"remove": "a-b"}, "Cannot read 'a-b'"),
+        ({"tokens": -5}, "tokens must be a whole number from 2"),
+        ({"tokens": 10.5}, "tokens must be a whole number, not 10.5."),
+        ({"tokens": None}, "tokens is empty"),
+        ({"temperature": None}, "temperature is empty"),
+        ({"methods": []}, "No method is chosen"),
+        ({"model": ""}, "No model is chosen"),
+        ({"criterion": "cosine", "count": 0}, "needs a count"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_the_page_stays_usable(page, changes, sentence):
+    shown = {}
+    for update in live(page).start(request("bad"), *values(**changes)):
+        shown |= update
+    line = shown[live(page).panels.status.line]
+    assert sentence.replace("'", "&#x27;") in line and "gl-failed" in line and "Traceback" not in line
+    button = shown.get(live(page).panels.controls.run)
+    assert button is None or button.interactive is True
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_the_buttons_right(monkeypatch, caplog):
+    page = build_page(make_run(pace=0, steps=1), facts)
+    monkeypatch.setattr("analysis.panels.boundary.boundary_bars", lambda methods: 1 / 0)
+    *_, last = live(page).start(request(), *values())
+    assert last[live(page).panels.controls.run].interactive is True
+    assert "could not be shown" in last[live(page).panels.status.line]
+
+
+def test_a_criterion_writes_its_choice_into_the_map(page):
+    shown = {}
+    for update in live(page).start(request("c"), *values(criterion="cosine", count=5, remove="1-2")):
+        shown |= update
+    panel = live(page).panels.layer_map
+    assert shown[panel.remove] == "12-16" and shown[panel.first] == 12
+    assert json.loads(shown[panel.map])["gaps"] == [[12, 16]]
+
+
+def test_the_forms_of_the_range_follow_each_other(page):
+    panel, value = live(page).panels.layer_map, layer_map.map_value(30, RemovedBlocks.parse("14-18"), similarity())
+    picked = live(page).from_map(layer_map.map_value(30, RemovedBlocks.parse("3-7")))
+    assert (picked[panel.first], picked[panel.last], picked[panel.remove]) == (3, 7, "3-7")
+    typed = live(page).from_numbers(5, 9, value)
+    assert typed[panel.remove] == "5-9" and json.loads(typed[panel.map])["gaps"] == [[5, 9]]
+    assert json.loads(typed[panel.map])["cosine"] == json.loads(value)["cosine"]
+    written = live(page).from_text("3, 12–17", value)
+    assert json.loads(written[panel.map])["gaps"] == [[3, 3], [12, 17]] and written[panel.problem] == ""
+    assert "runs backwards" in live(page).from_numbers(9, 5, value)[panel.problem]
+    assert panel.map not in live(page).from_text("40", value)
+
+
+def test_the_map_carries_the_cosine_to_four_digits():
+    import base64
+
+    found = similarity()
+    sent = json.loads(layer_map.map_value(30, RemovedBlocks(), found))
+    read = np.frombuffer(base64.b64decode(sent["cosine"]), "<i2").reshape(31, 31) / 10_000
+    assert np.abs(read - found.cosine).max() <= 5.1e-5
+
+
+def test_another_model_resizes_the_map_and_drops_a_range_that_does_not_fit(page):
+    panels = live(page).panels
+    small = live(page).describe("small", "14-18")
+    assert json.loads(small[panels.layer_map.map]) == {"blocks": 12, "gaps": [], "cosine": None}
+    assert "135 M parameters" in small[panels.controls.facts]
+    kept = live(page).describe("small", "2-3")
+    assert json.loads(kept[panels.layer_map.map])["gaps"] == [[2, 3]]
+    missing = live(page).describe("missing", "")
+    assert list(missing) == [panels.controls.facts] and "There is no model" in missing[panels.controls.facts]
+
+
+def test_paths_are_refused_where_others_can_reach_the_page(tmp_path):
+    page = build_page(make_run(pace=0, steps=1), facts, local_paths=False)
+    secret = tmp_path / "secret.txt"
+    secret.write_text("words " * 10)
+    for changes in ({"text": str(secret)}, {"model": str(tmp_path)}, {"model": "../weights.gguf"}):
+        *_, last = live(page).start(request(), *values(**changes))
+        assert "of the server cannot be read" in last[live(page).panels.status.line]
+    chosen = live(page).upload(str(secret), request())
+    assert chosen.value == str(secret) and ("secret.txt", str(secret)) in chosen.choices
+    *_, last = live(page).start(request(), *values(text=str(secret), max_new_tokens=1))
+    assert "Done" in last[live(page).panels.status.line]
+    *_, other = live(page).start(request("other"), *values(text=str(secret)))
+    assert "upload the text" in other[live(page).panels.status.line]
+
+
+def test_everything_from_outside_is_escaped():
+    column = Column("ghosted", "".join(NASTY), [1] * len(NASTY), list(NASTY), 1, [3.0] * len(NASTY), True,
+                    error="</p><script>alert(3)</script>")
+    html = columns.text_columns([column])
+    assert "<img" not in html and "<script" not in html and "</script" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt;" in html and "${alert(2)}" in html
+    run = Run(Experiment(), blocks=4, warnings=["<i>w</i>"], methods=[MethodResult("none", not_defined="<u>no</u>")],
+              protocols={"t": Protocol("<b>t</b>", "", 1, 1, 1, 1, True, "float32", False)})
+    shown = tables.notices(run) + tables.numbers_table(run) + tables.protocol_lines(run)
+    assert not [tag for tag in ("<i>w", "<u>", "<b>t") if tag in shown]
+
+
+def test_columns_mark_the_first_difference_and_survive_split_letters():
+    column = Column("none", "ab", [1, 2], ["a", "b"], 1, [0.01, 5.0], True)
+    html = columns.text_columns([column])
+    assert "a<span class='gl-k6 gl-first' title='first token that differs; KL 5.00 nats'>b</span>" in html
+    split = Column("none", "é", [1, 2], ["\ufffd", "\ufffd"], None, [9.0, 9.0], True)
+    assert "\ufffd" not in columns.text_columns([split]) and "é" in columns.text_columns([split])
+    running = columns.text_columns([Column("none", "a", [1], ["a"], None, [], False)])
+    assert "gl-cursor" in running and "gl-cursor" not in html
+    assert [columns.tint(kl) for kl in (0.0, 0.05, 1.0, 9.0)] == [0, 1, 4, 6]
+
+
+def test_verdicts_name_what_is_worse_than_no_repair():
+    run = Run(Experiment(), methods=[MethodResult("none", Residual(1.0, 1.0, 1.0)),
+                                     MethodResult("linearpatch", Residual(2.9, 3.08, 0.91)),
+                                     MethodResult("replaceme", Residual(0.6, 0.7, 0.7))])
+    (said,) = tables.verdicts(run)
+    assert "LinearPatch (3.08, median token 0.910)" in said and "ReplaceMe" not in said
+
+
+def test_self_check_is_shown_only_once_known():
+    run = Run(Experiment())
+    assert tables.self_check(run) == ""
+    run.self_check = False
+    assert "failed" in tables.self_check(run)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.62345, "0.623"), (55.64, "55.6"), (1230.4, "1,230"), (32758, "32,800"), (0.0, "0"), (1, "1.00"),
+     (9.999, "10.0"),
+     (0.000012345, "1.23e-05"), (-0.5, "-0.500"), (float("nan"), "–"), (None, "–"), (0.00123, "0.00123")],
+)
+def test_three_significant_digits(value, said):
+    assert numbers.three(value) == said
+
+
+def test_the_experiment_is_what_the_controls_say():
+    chosen = experiment_from(dict(zip(FIELDS, values(remove=" 12 – 16 ", tokens=8192.0), strict=True)))
+    assert chosen.remove == "12-16" and chosen.tokens == 8192 and isinstance(chosen.tokens, int)
+    by_cosine = experiment_from(dict(zip(FIELDS, values(criterion="cosine", remove="nonsense"), strict=True)))
+    assert by_cosine.remove == "" and by_cosine.count == 5
+    with pytest.raises(InputError, match="whole number"):
+        experiment_from(dict(zip(FIELDS, values(window="x"), strict=True)))
+
+
+def test_defaults_are_the_ones_promised():
+    assert (DEFAULT.model, DEFAULT.remove) == ("smollm2-135m", "14-18")
+    assert (DEFAULT.text, DEFAULT.tokens) == ("python-docs", 16384)
+    assert settings.PROMPT and names.method_label("original") == "original"
+
+
+def test_figures_reach_the_page_without_plotlys_mode_bar():
+    from analysis.figures.similarity import similarity_map
+
+    data = parts.drawn(similarity_map(similarity(), RemovedBlocks()))
+    assert json.loads(data.plot)["config"]["displayModeBar"] is False and data.type == "plotly"
+
+
+def test_app_py_explains_its_flags_without_starting_anything():
+    asked = subprocess.run([sys.executable, str(ROOT / "app.py"), "--help"], capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0 and "--port" in asked.stdout and "--host" in asked.stdout
+
+
+def test_the_fake_run_keeps_the_contract_of_the_real_one():
+    run = drain(make_run(pace=0, steps=1)(Experiment(remove="3", prompt="x", max_new_tokens=2)))
+    assert [c.method for c in run.columns] == ["original", *run.experiment.methods] and run.similarity.blocks == 30
