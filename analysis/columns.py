@@ -35,7 +35,7 @@ def summary(column: Column) -> str:
         return ""
     where = "same so far" if not column.finished else "identical"
     if column.diverges_at is not None:
-        where = f"differs from new token {column.diverges_at}"
+        where = f"differs at token {column.diverges_at}"
     kl = f", mean KL {three(sum(column.kl) / len(column.kl))} nats" if column.kl else ""
     return where + kl
 

@@ -62,9 +62,9 @@ function draw() {
       const at = i * c;
       make("path", { d: `M${LEFT + at} 0V${SIDE}M${LEFT} ${at}H${LEFT + SIDE}`, class: "gl-map-grid" }, svg);
     }
-    const said = make("text", { x: LEFT + SIDE / 2, y: SIDE / 2 - 8, class: "gl-map-empty" }, svg);
+    const said = make("text", { x: LEFT + 12, y: SIDE - 34, class: "gl-map-empty" }, svg);
     said.textContent = "Press Run to see how alike the states are.";
-    const more = make("text", { x: LEFT + SIDE / 2, y: SIDE / 2 + 12, class: "gl-map-empty" }, svg);
+    const more = make("text", { x: LEFT + 12, y: SIDE - 14, class: "gl-map-empty" }, svg);
     more.textContent = "Blocks can be chosen already.";
   }
   for (let i = 0; i <= blocks; i += every) {
