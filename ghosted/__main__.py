@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
@@ -28,18 +29,24 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _ProgressLine:
-    """Progress on stderr: one line that rewrites itself on a terminal, one line per stage elsewhere."""
+    """Progress on stderr: one line that rewrites itself on a terminal, a line now and then elsewhere.
+
+    Elsewhere the first line waits, too, so that an error that is found early stands alone.
+    """
+
+    EVERY = 15.0  # seconds
 
     def __init__(self) -> None:
-        self._tty, self._stage = sys.stderr.isatty(), ""
+        self._tty, self._stage, self._next = sys.stderr.isatty(), "", time.monotonic() + self.EVERY
 
     def __call__(self, event: Any) -> None:
         if not isinstance(event, Progress):
             return
         if self._tty:
             sys.stderr.write(f"\r\x1b[K{event}")
-        elif event.stage != self._stage:
-            sys.stderr.write(f"{event.stage} …\n")
+        elif time.monotonic() >= self._next:
+            sys.stderr.write(f"{event}\n")
+            self._next = time.monotonic() + self.EVERY
         self._stage = event.stage
         sys.stderr.flush()
 
@@ -65,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Threads that spin while they wait make a decoding step ten times slower on a machine that does anything else.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     line = _ProgressLine()
     try:
         parser = _Parser(prog="python -m ghosted", description="Cut blocks out of a language model and repair the gap.")

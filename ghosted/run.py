@@ -103,7 +103,9 @@ class _Pipeline:
         run.model_label, run.blocks, run.width = loaded.facts.label, loaded.blocks, loaded.width
         run.dtype = loaded.dtype
         with self._timed("texts"):
-            self.slices = yield from texts.slices(experiment, loaded, cancel=self.cancel)
+            self.slices = yield from texts.slices(
+                experiment, loaded, self.cancel, only_calibration=not {"boundary", "scores"} & set(parts)
+            )
         if self.slices.calibration.tokens < TOKENS_PER_CHANNEL * loaded.width:
             run.warnings.append(
                 f"Only {self.slices.calibration.tokens:,} calibration tokens for {loaded.width} channels: with fewer "

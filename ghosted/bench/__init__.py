@@ -1,4 +1,4 @@
 """The figures of ``python -m ghosted bench``: one file each.
 
-A figure's module states ``measure(model, tokens, on_event) -> dict`` with ``ratio`` and ``spread``.
+A figure's module states ``measure(experiment, on_event) -> dict`` with ``ratio`` and ``spread``.
 """

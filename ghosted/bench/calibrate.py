@@ -18,12 +18,11 @@ from ghosted.progress import drain
 ROUNDS = 3
 
 
-def measure(model: str, tokens: int, on_event: Callable[[Any], None]) -> dict[str, Any]:
+def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str, Any]:
     """Time both, interleaved.
 
     Args:
-        model: its name.
-        tokens: calibration tokens of each measurement.
+        experiment: model, text, tokens and window.
         on_event: receives progress.
 
     Returns:
@@ -35,9 +34,9 @@ def measure(model: str, tokens: int, on_event: Callable[[Any], None]) -> dict[st
     from ghosted.removed import RemovedBlocks
     from ghosted.states import hidden_forward
 
-    loaded = drain(models.load(model), on_event)
-    slices = drain(texts.slices(Experiment(model=model, tokens=tokens), loaded), on_event)
-    windows, nothing = slices.calibration, slices.held_out.first(0)
+    loaded = drain(models.load(experiment.model), on_event)
+    slices = drain(texts.slices(experiment, loaded, only_calibration=True), on_event)
+    windows, nothing = slices.calibration, slices.held_out
     view = pruned_view(loaded.model, RemovedBlocks())
     batch = windows_per_batch(None, windows.window)
     middle = loaded.blocks // 2

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ghosted import machine
+from ghosted.experiment import Experiment
 from ghosted.registry import members, pick
 
 HELP = "measure speed and size as ratios within one run"
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("figure", nargs="?", metavar="NAME", help="one figure; default: all")
     parser.add_argument("--model", default="smollm2-135m", metavar="NAME", help="model to measure")
     parser.add_argument("--tokens", type=int, default=16_384, metavar="N", help="tokens per measurement")
+    parser.add_argument("--window", type=int, default=512, metavar="N", help="tokens per window")
 
 
 def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, Any]:
@@ -26,7 +28,8 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
         chosen = {args.figure: pick("ghosted.bench", args.figure, "bench figure")}
     else:
         chosen = members("ghosted.bench")
-    figures = {name: module.measure(args.model, args.tokens, on_event) for name, module in chosen.items()}
+    experiment = Experiment(model=args.model, tokens=args.tokens, window=args.window)
+    figures = {name: module.measure(experiment, on_event) for name, module in chosen.items()}
     return figures | {"machine": machine.describe()}
 
 

@@ -154,13 +154,16 @@ def token_ids(text: Text, tokenizer: Any, needed: int) -> list[int]:
         characters *= 2
 
 
-def slices(experiment: Experiment, loaded: Any, cancel: CancelFlag | None = None) -> Steps[Slices]:
+def slices(
+    experiment: Experiment, loaded: Any, cancel: CancelFlag | None = None, *, only_calibration: bool = False
+) -> Steps[Slices]:
     """Read the texts of an experiment and cut the slices it asks for; none of them overlap.
 
     Args:
         experiment: its texts, tokens and windows.
         loaded: the :class:`~ghosted.models.LoadedModel`, or only a tokenizer (then no ``generated`` text).
         cancel: stops the work.
+        only_calibration: leave the held-out and evaluation slices empty; the text need not be longer then.
 
     Raises:
         TextError: a text is missing, unreadable or too short.
@@ -176,6 +179,8 @@ def slices(experiment: Experiment, loaded: Any, cancel: CancelFlag | None = None
     if not len(calibration):
         raise cutter.too_short(experiment.text, f"a window needs at least {3 if calibration.bos else 2}")
 
+    if only_calibration:
+        return Slices(calibration, calibration.first(0), {}, {})
     window = experiment.tokens_per_window
     wanted = max(1, max(HELD_OUT_LEAST, experiment.tokens // 4) // window) * window
     held_out_name = experiment.held_out or experiment.text
