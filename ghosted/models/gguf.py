@@ -185,7 +185,8 @@ def _convert(path: Path, target: Path, header: Header, cancel: CancelFlag | None
     code = yield from background.command(
         "converting the model (once)",
         [sys.executable, "-m", "ghosted.models.convert", str(path.resolve()), str(target), header.dtype],
-        log=log, expected=15 + header.parameters / 15e6, cancel=cancel, environment={**os.environ, "PYTHONPATH": paths},
+        log=log, expected=15 + header.parameters / 15e6, cancel=cancel,
+        environment={**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"},
     )
     if code != 0 or not (target / "config.json").is_file():
         lines = log.read_text("utf-8", "replace").strip().splitlines() or [f"exit code {code}"]
