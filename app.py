@@ -7,6 +7,9 @@ import os
 
 # Read by gradio when it is imported: nothing is sent anywhere.
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+# Read by torch's thread pool: where browser and model share few cores, threads that spin while they wait for one
+# another make a forward pass up to twenty times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def main() -> None:
