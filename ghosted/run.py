@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from ghosted.calibration import Calibration
+    from ghosted.models import ModelFacts
     from ghosted.operators import Fitted
-    from ghosted.texts.windows import Windows
+    from ghosted.texts import Slices, Windows
 
 TOKENS_PER_CHANNEL = 4  # below this many calibration tokens per channel the fit follows noise
 
@@ -93,19 +94,17 @@ class _Pipeline:
             self.run.seconds[stage] = self.run.seconds.get(stage, 0.0) + time.monotonic() - start
 
     def _similarity(self, parts: tuple[str, ...]) -> Steps[Calibration]:
-        from ghosted import texts
-
         experiment, run = self.experiment, self.run
         # Everything that can be refused without weights is refused before they are read.
-        run.removed = RemovedBlocks.parse(experiment.remove, self.workspace.facts(experiment).blocks)
+        facts = self.workspace.facts(experiment)
+        run.removed = RemovedBlocks.parse(experiment.remove, facts.blocks)
+        self.slices = yield from self._early_slices(facts, parts)
         with self._timed("model"):
             loaded = yield from self.workspace.model(experiment, self.cancel)
         run.model_label, run.blocks, run.width = loaded.facts.label, loaded.blocks, loaded.width
         run.dtype = loaded.dtype
-        with self._timed("texts"):
-            self.slices = yield from texts.slices(
-                experiment, loaded, self.cancel, only_calibration=not {"boundary", "scores"} & set(parts)
-            )
+        if self.slices is None:
+            self.slices = yield from self._slices(loaded, parts)
         if self.slices.calibration.tokens < TOKENS_PER_CHANNEL * loaded.width:
             run.warnings.append(
                 f"Only {self.slices.calibration.tokens:,} calibration tokens for {loaded.width} channels: with fewer "
@@ -124,6 +123,25 @@ class _Pipeline:
                     experiment, self.slices, run.removed.gaps, needs, self.cancel
                 )
         return calibration
+
+    def _early_slices(self, facts: ModelFacts, parts: tuple[str, ...]) -> Steps[Slices | None]:
+        """Cut the slices with the tokenizer alone, where it is here and no text has to be written by the model."""
+        from ghosted import models, texts
+
+        e = self.experiment
+        texts.check_windows(e, facts.context)
+        writes = "generated" in (e.text, e.held_out, *e.evaluate)
+        if writes or not facts.cached or self.workspace.holds(e):
+            return None
+        return (yield from self._slices(models.load_tokenizer(e.model, e.revision), parts))
+
+    def _slices(self, source: Any, parts: tuple[str, ...]) -> Steps[Slices]:
+        from ghosted import texts
+
+        with self._timed("texts"):
+            return (yield from texts.slices(
+                self.experiment, source, self.cancel, only_calibration=not {"boundary", "scores"} & set(parts)
+            ))
 
     def _fit(self, calibration: Calibration) -> None:
         with self._timed("solve"):

@@ -43,11 +43,12 @@ class Workspace:
         """
         from ghosted import models
 
-        if self._holds(experiment):
+        if self.holds(experiment):
             return self.loaded.facts
         return models.describe(experiment.model, experiment.revision)
 
-    def _holds(self, experiment: Experiment) -> bool:
+    def holds(self, experiment: Experiment) -> bool:
+        """Return whether the experiment's model is the one in memory."""
         key = (experiment.model, experiment.revision, experiment.dtype)
         return self.loaded is not None and (self._is_fixed or key == self._model_key)
 
@@ -60,7 +61,7 @@ class Workspace:
         """
         from ghosted import models
 
-        if self._holds(experiment):
+        if self.holds(experiment):
             return self.loaded
         self.facts(experiment)
         self.loaded = self._calibration = self._calibration_key = None

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from pathlib import Path
 
@@ -223,7 +224,8 @@ def test_never_two_models_in_memory(tmp_path, text, monkeypatch):
         yield
 
     monkeypatch.setattr("ghosted.models.load", load)
-    monkeypatch.setattr(workspace_module.Workspace, "facts", lambda self, e: LoadedModel.of(TINY("llama")).facts)
+    facts = dataclasses.replace(LoadedModel.of(TINY("llama")).facts, cached=False)
+    monkeypatch.setattr(workspace_module.Workspace, "facts", lambda self, e: facts)
     space = Workspace()
     for name in ("a", "b", "a"):
         drain(run(experiment(text, model=name), space, parts=("boundary",)))

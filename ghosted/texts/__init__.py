@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from ghosted.errors import TextError
 from ghosted.progress import CancelFlag, Steps
-from ghosted.texts.windows import Slices, Windows, pack, slices, token_ids
+from ghosted.texts.windows import Slices, Windows, check_windows, pack, slices, token_ids
 
 if TYPE_CHECKING:
     from ghosted.models import LoadedModel
 
-__all__ = ["SOURCES", "Slices", "Text", "Windows", "pack", "read", "slices", "sources", "token_ids"]
+__all__ = [
+    "SOURCES", "Slices", "Text", "Windows", "check_windows", "pack", "read", "slices", "sources", "token_ids",
+]
 
 SOURCES = ("python-docs", "generated", "wikitext2", "c4", "ptb")
 """The texts that have a name, offline ones first."""

@@ -170,7 +170,8 @@ def slices(
         InputError: a window is longer than the model's context.
     """
     model = loaded if hasattr(loaded, "facts") else None
-    _check_windows(experiment, model)
+    if model is not None:
+        check_windows(experiment, model.facts.context)
     cutter = _Cutter(experiment, model, loaded.tokenizer if model else loaded, cancel)
 
     calibration = yield from cutter.take(experiment.text, experiment.tokens, experiment.tokens_per_window)
@@ -203,8 +204,8 @@ def slices(
     return Slices(calibration, held_out, evaluation, same)
 
 
-def _check_windows(experiment: Experiment, model: Any) -> None:
-    context = model.facts.context if model is not None else None
+def check_windows(experiment: Experiment, context: int | None) -> None:
+    """Raise :class:`InputError` where a window is longer than the model's context (``None``: without limit)."""
     longest = max(experiment.window, experiment.tokens_per_window)
     if context is not None and longest > context:
         raise InputError(f"A window of {longest:,} tokens is longer than the model's context of {context:,}.")
