@@ -70,6 +70,11 @@ class Job:
                 self.ended = event
             self._news.notify_all()
 
+    def rest(self, seconds: float) -> None:
+        """Let news gather for a moment, so that drawing leaves the cores to the model; returns at once at the end."""
+        with self._news:
+            self._news.wait_for(lambda: self.ended is not None, seconds)
+
     def take(self, patience: float) -> list[Any]:
         """Return what is new, oldest part first, after at most ``patience`` seconds."""
         with self._news:
@@ -83,7 +88,7 @@ class Job:
 class Runner:
     """Runs one job at a time on its own thread and knows which visitor each job belongs to."""
 
-    def __init__(self, run: RunFunction, pace: float = 0.2) -> None:
+    def __init__(self, run: RunFunction, pace: float = 0.25) -> None:
         self._run, self._pace = run, pace
         self._jobs: deque[Job] = deque()
         self._of: dict[str, Job] = {}
@@ -116,7 +121,9 @@ class Runner:
                 if (before := self.before(job)) != place and before:
                     place = before
                     yield Waiting(before)
-                yield from job.take(self._pace)
+                if news := job.take(self._pace):
+                    yield from news
+                    job.rest(self._pace)
             yield from job.take(0)
             yield job.ended
         finally:

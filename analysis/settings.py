@@ -9,9 +9,7 @@ from typing import Any
 from ghosted.errors import InputError
 from ghosted.experiment import DEFAULT_METHODS, Experiment
 
-PROMPT = (
-    "The old lighthouse keeper climbed the stairs one last time. From the gallery he could see the whole bay, and"
-)
+PROMPT = "Photosynthesis is the process by which plants turn sunlight into"
 DEFAULT = Experiment(remove="14-18", count=5, prompt=PROMPT)
 """What the page opens with."""
 

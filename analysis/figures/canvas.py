@@ -32,6 +32,7 @@ def blank(height: int, **layout: Any) -> go.Figure:
         hovermode="closest",
     )
     axis = {"gridcolor": GRID, "linecolor": LINE, "zerolinecolor": LINE, "zeroline": False, "automargin": True,
+            "exponentformat": "power",
             "title": {"standoff": 8}}
     figure.update_xaxes(**axis)
     figure.update_yaxes(**axis)

@@ -64,7 +64,9 @@ def influence_curve(similarity: Similarity, removed: RemovedBlocks) -> go.Figure
     for gap in removed.gaps:
         figure.add_vrect(x0=gap.start - 0.5, x1=gap.stop - 0.5, fillcolor=VIOLET, opacity=0.13, line_width=0)
     figure.update_xaxes(title_text="block (first block of the run)", gridcolor=GRID)
-    figure.update_yaxes(title_text="1 − cosine", type="log" if _spans_decades(influence) else "linear")
+    figure.update_yaxes(title_text="1 − cosine")
+    if _spans_decades(influence):
+        figure.update_yaxes(type="log", dtick="D2")
     return figure
 
 
