@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ghosted.calibration import Calibration
     from ghosted.models import ModelFacts
     from ghosted.operators import Fitted
+    from ghosted.pruned import Repair
     from ghosted.texts import Slices, Windows
 
 TOKENS_PER_CHANNEL = 4  # below this many calibration tokens per channel the fit follows noise
@@ -162,16 +163,22 @@ class _Pipeline:
                     result.rank, result.dof, result.note = fits[0].rank, fits[0].dof, fits[0].note
 
     def _boundary(self, calibration: Calibration) -> Steps[None]:
+        from ghosted.scores.chained import chained_residuals
         from ghosted.scores.residual import boundary_residuals
 
+        run, gaps = self.run, self.run.removed.gaps
         with self._timed("held-out error"):
-            for gap, number in zip(self.run.removed.gaps, range(10**6), strict=False):
+            for number, gap in enumerate(gaps):
                 fitted = {name: fits[number] for name, fits in self.fitted.items()}
                 statistics = calibration.gaps[gap_name(gap)]
                 residuals = yield from boundary_residuals(calibration, gap, fitted, statistics, self.cancel)
                 for name, residual in residuals.items():
-                    self.run.method(name).gaps[gap_name(gap)] = residual
-                    self.run.method(name).residual = residual
+                    run.method(name).gaps[gap_name(gap)] = run.method(name).residual = residual
+            if len(gaps) > 1:
+                repairs = {name: self._repairs(name) for name in self.fitted}
+                chained = yield from chained_residuals(calibration, run.removed, repairs, self.cancel)
+                for name, residual in chained.items():
+                    run.method(name).residual = residual
         for result in self.run.methods:
             held_out = result.residual and result.residual.held_out
             if held_out and held_out > 1 and result.rank is not None:
@@ -189,17 +196,17 @@ class _Pipeline:
                     gap = self.run.removed.gaps[0]
                     self.run.decompositions[name] = decompose(fits[0].M, name, gap)
 
-    def _variants(self) -> dict[str, PreTrainedModel]:
-        from ghosted.pruned import Repair, pruned_view
+    def _repairs(self, name: str) -> list[Repair]:
+        from ghosted.pruned import Repair
 
-        model, removed = self.workspace.loaded.model, self.run.removed
-        return {
-            name: pruned_view(model, removed, [
-                Repair(gap, fit.feature, fit.M.float())
-                for gap, fit in zip(removed.gaps, fits, strict=True) if fit.M is not None
-            ])
-            for name, fits in self.fitted.items()
-        }
+        pairs = zip(self.run.removed.gaps, self.fitted[name], strict=True)
+        return [Repair(gap, fit.feature, fit.M.float()) for gap, fit in pairs if fit.M is not None]
+
+    def _variants(self) -> dict[str, PreTrainedModel]:
+        from ghosted.pruned import pruned_view
+
+        model = self.workspace.loaded.model
+        return {name: pruned_view(model, self.run.removed, self._repairs(name)) for name in self.fitted}
 
     def _columns(self) -> Steps[None]:
         from ghosted.generation import generate

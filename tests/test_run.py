@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from tiny import TINY, tokenizer
 
+from ghosted import operators
 from ghosted import workspace as workspace_module
 from ghosted.errors import Cancelled, InputError, TextError
 from ghosted.experiment import DEFAULT_METHODS, Experiment
@@ -16,7 +17,10 @@ from ghosted.pruned import Repair, pruned_view
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Update
 from ghosted.run import compare_json, run
+from ghosted.scores.chained import chained_residuals
 from ghosted.scores.perplexity import score
+from ghosted.scores.residual import boundary_residuals
+from ghosted.texts import slices
 from ghosted.workspace import Workspace
 
 
@@ -159,15 +163,30 @@ def test_saved_statistics_give_the_same_numbers(text, monkeypatch):
     assert (again.similarity.cosine == first.similarity.cosine).all()
 
 
-def test_several_gaps_have_a_residual_each(text):
-    finished = drain(run(experiment(text, remove="1,3-4"), workspace(), parts=("boundary", "scores")))
-    ghosted = finished.method("ghosted")
-    assert set(ghosted.gaps) == {"1", "3-4"}
-    assert ghosted.added_parameters == 2 * 32 * 32
+def test_several_gaps_have_a_residual_each_and_the_last_is_read_in_the_repaired_model(text):
+    space = workspace()
+    finished = drain(run(experiment(text, remove="1,3-4"), space, parts=("boundary", "scores")))
+    ghosted, none = finished.method("ghosted"), finished.method("none")
+    assert set(ghosted.gaps) == {"1", "3-4"} and ghosted.added_parameters == 2 * 32 * 32
     assert "gaps" in compare_json(finished)["methods"][4]["residual"]
-    none = finished.method("none")
-    assert (none.residual.calibration, none.residual.held_out) == (1.0, 1.0)
-    assert ghosted.residual.calibration < 1
+    assert (none.residual.calibration, none.residual.held_out, none.residual.median) == (1.0, 1.0, 1.0)
+    assert ghosted.residual.held_out < 1
+    assert ghosted.residual.held_out != ghosted.gaps["3-4"].held_out
+
+
+def test_one_gap_read_in_the_repaired_model_is_its_own_residual(text):
+    space, gap = workspace(), range(2, 4)
+    e = experiment(text)
+    cut = drain(slices(e, space.loaded))
+    calibration = drain(space.calibration(e, cut, (gap,), operators.needs(DEFAULT_METHODS)))
+    fitted = {m: operators.method(m).fit(calibration.gaps["2-3"], 1e-6) for m in ("none", "replaceme", "ghosted")}
+    repairs = {m: [Repair(gap, f.feature, f.M.float())] if f.M is not None else [] for m, f in fitted.items()}
+    alone = drain(boundary_residuals(calibration, gap, fitted, calibration.gaps["2-3"]))
+    chained = drain(chained_residuals(calibration, RemovedBlocks((gap,)), repairs))
+    for name, residual in alone.items():
+        assert chained[name].held_out == pytest.approx(residual.held_out, rel=1e-4)
+        assert chained[name].median == pytest.approx(residual.median, rel=1e-4)
+        assert chained[name].calibration == pytest.approx(residual.calibration, rel=1e-4)
 
 
 def test_few_tokens_are_warned_about(text):

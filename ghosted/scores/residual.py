@@ -53,35 +53,46 @@ def boundary_residuals(
     """
     branch = any(f.feature == "feed_forward" for f in fitted.values())
     M = {name: f.M.float() for name, f in fitted.items() if f.M is not None}
-    left = dict.fromkeys(fitted, 0.0)
-    ratios: dict[str, list[Tensor]] = {name: [] for name in fitted}
-    delta_squared = 0.0
+    ratios = {name: Ratios() for name in fitted}
     stage = Stage(f"held-out error of {gap_name(gap)}", len(calibration.splits["held_out"]), cancel)
     for boundary in calibration.boundaries("held_out", gap, branch):
         pre, post = boundary.pre.float().flatten(0, 1), boundary.post.float().flatten(0, 1)
         delta = post - pre
-        per_token = delta.double().square().sum(-1)
-        delta_squared += float(per_token.sum())
-        seen = per_token > 0
+        yardstick = delta.double().square().sum(-1)
         for name, repair in fitted.items():
-            error = per_token
+            error = yardstick
             if repair.M is not None:
                 source = pre if repair.feature == "state" else boundary.feed_forward.float().flatten(0, 1)
                 error = (source @ M[name] - delta).double().square().sum(-1)
-            left[name] += float(error.sum())
-            ratios[name].append((error[seen] / per_token[seen]).sqrt().float().cpu())
+            ratios[name].add(error, yardstick)
         yield stage.step(len(boundary.pre))
-    return {
-        name: _residual(calibration_error(repair, statistics), left[name], delta_squared, torch.cat(ratios[name]))
-        for name, repair in fitted.items()
-    }
+    return {name: ratios[name].residual(calibration_error(f, statistics)) for name, f in fitted.items()}
 
 
-def _residual(calibration: float | None, left: float, delta_squared: float, ratios: Tensor) -> Residual:
-    if delta_squared <= 0:
-        return Residual(calibration, None, None)
-    points = [float(q) for q in _quantiles(ratios)]
-    return Residual(calibration, math.sqrt(left / delta_squared), points[QUANTILES.index(0.5)], tuple(points))
+class Ratios:
+    """Squared errors against a yardstick, summed and token by token."""
+
+    def __init__(self) -> None:
+        self._left = self._whole = 0.0
+        self._tokens: list[Tensor] = []
+
+    def add(self, error: Tensor, yardstick: Tensor) -> None:
+        """Add squared errors and yardsticks ``(tokens,)``; tokens whose yardstick is 0 have no ratio."""
+        self._left, self._whole = self._left + float(error.sum()), self._whole + float(yardstick.sum())
+        seen = yardstick > 0
+        self._tokens.append((error[seen] / yardstick[seen]).sqrt().float().cpu())
+
+    @property
+    def norm(self) -> float | None:
+        """Ratio of the Frobenius norms, ``None`` where there is nothing to repair."""
+        return math.sqrt(self._left / self._whole) if self._whole > 0 else None
+
+    def residual(self, calibration: float | None) -> Residual:
+        """Return these as the held-out half of a residual."""
+        if self.norm is None:
+            return Residual(calibration, None, None)
+        points = tuple(float(q) for q in _quantiles(torch.cat(self._tokens)))
+        return Residual(calibration, self.norm, points[QUANTILES.index(0.5)], points)
 
 
 def _quantiles(values: Tensor) -> Tensor:
