@@ -227,6 +227,25 @@ def test_an_unknown_model_is_named_and_another_one_resizes_the_map(page):
     assert "12 blocks, width 64" in page.inner_text("#gl-facts")
 
 
+def test_a_criterion_asks_for_a_count_and_its_choice_reaches_the_map(page):
+    page.get_by_text("Let a criterion choose the blocks").click()
+    assert not page.locator("#gl-count").is_visible()
+    page.get_by_label("cosine similarity").click()
+    page.wait_for_selector("#gl-count:visible")
+    press_run(page)
+    wait_for_text(page, "12-16")
+    page.wait_for_selector("#gl-map svg[aria-label*='removes blocks 12–16 (5 of 30)']")
+
+
+def test_an_uploaded_text_is_chosen_by_its_file_name(page, tmp_path):
+    (tmp_path / "my words.txt").write_text("A few words of my own. " * 50)
+    page.locator("#gl-upload, button:has-text('Upload a text')").last.wait_for()
+    page.set_input_files("input[type=file]", tmp_path / "my words.txt")
+    page.wait_for_function("document.querySelector('#gl-text input').value.endsWith('words.txt')")
+    press_run(page)
+    assert "Done" in page.inner_text("#gl-status")
+
+
 def test_model_output_is_shown_literally(browser):
     served, address = serve(make_run(pace=0.004, steps=2, pieces=NASTY))
     try:
