@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ghosted.texts.windows import Windows
 
 LOGIT_BYTES = 2**27  # of one forward pass: logits are the largest tensor by far
+CHUNK = 16  # tokens whose float32 logits exist at once: small enough for the allocator to use the same memory again
 
 
 @dataclass
@@ -102,8 +103,9 @@ class _Loss:
 
     def add(self, logits: Tensor, ids: Tensor) -> None:
         for row, target in zip(logits, ids, strict=True):
-            loss = F.cross_entropy(row[:-1].float(), target[1:], reduction="sum")
-            self.total, self.tokens = self.total + float(loss), self.tokens + len(target) - 1
+            for part, next_ids in zip(row[:-1].split(CHUNK), target[1:].split(CHUNK), strict=True):
+                self.total += float(F.cross_entropy(part.float(), next_ids, reduction="sum"))
+            self.tokens += len(target) - 1
 
     @property
     def perplexity(self) -> float:
