@@ -48,7 +48,7 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
         if (said := _instead_of_bars(method)) is not None:
             figure.add_annotation(x=0, y=label, text=said, showarrow=False, xanchor="left", xshift=6)
     figure.update_yaxes(autorange="reversed", showgrid=False, tickmode="array", tickvals=labels, ticktext=ticks)
-    figure.update_xaxes(title_text="error left (1 = plain pruning)", rangemode="tozero")
+    figure.update_xaxes(title_text="error left", rangemode="tozero")
     return figure
 
 

@@ -10,7 +10,7 @@ from analysis.palette import DIVERGING, GREY, VIOLET
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Similarity
 
-TICKS = np.array([-1.0, -0.5, 0.0, 0.5, 0.8, 0.95, 1.0])
+TICKS = np.array([-1.0, -0.5, 0.0, 0.5, 0.8, 1.0])
 
 
 def angular(cosine: np.ndarray) -> np.ndarray:
@@ -30,7 +30,8 @@ def similarity_map(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
     figure.add_heatmap(
         z=np.round(angular(similarity.cosine), 4).tolist(), customdata=np.round(similarity.cosine, 4).tolist(),
         x=states, y=states, zmin=-1, zmax=1, colorscale=list(DIVERGING),
-        colorbar=COLOURBAR | {"tickvals": angular(TICKS).tolist(), "ticktext": [f"{tick:g}" for tick in TICKS]},
+        colorbar=COLOURBAR | {"tickangle": 0, "tickvals": angular(TICKS).tolist(),
+                              "ticktext": [f"{tick:g}" for tick in TICKS]},
         hovertemplate="state %{y} and state %{x}<br>cosine %{customdata:.3f}<extra></extra>",
     )
     for gap in removed.gaps:
