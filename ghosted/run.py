@@ -237,11 +237,10 @@ class _Pipeline:
         from ghosted.scores.perplexity import score
 
         run, loaded = self.run, self.workspace.loaded
-        first = run.removed.gaps[0].stop if run.removed.gaps else 0
         with self._timed("scores"):
-            variants = {name: (view, first) for name, view in self._variants().items()}
+            repairs = {name: self._repairs(name) for name in self.fitted}
             for name, windows in self.slices.evaluation.items():
-                dense, scores, same = yield from score(loaded, variants, windows, self.cancel)
+                dense, scores, same = yield from score(loaded, run.removed, repairs, windows, self.cancel)
                 run.self_check = same if run.self_check is None else run.self_check and same
                 run.dense_perplexity[name] = dense.perplexity
                 run.protocols[name] = self._protocol(windows, dense.tokens_scored, self.slices.same_source[name])

@@ -105,22 +105,44 @@ def hidden_forward(view: PreTrainedModel, ids: torch.Tensor) -> None:
         decoder(view)(input_ids=ids.to(view.device), use_cache=False)
 
 
+class Resumed:
+    """A view whose first block is fed a stored state instead of the embeddings.
+
+    Every family prepares masks, rotary angles and ALiBi slopes in its own way, so the family's own forward pass is run:
+    only the hidden state that enters the first block is replaced, before anything else on that block sees it.
+    """
+
+    def __init__(self, view: PreTrainedModel) -> None:
+        """Take over ``view``, made by :func:`~ghosted.pruned.pruned_view`; rows start at position 0."""
+        self.view = view
+        self._stored: torch.Tensor | None = None
+        blocks_of(view)[0].register_forward_pre_hook(self._replace, with_kwargs=True, prepend=True)
+
+    @contextmanager
+    def fed(self, states: torch.Tensor) -> Iterator[PreTrainedModel]:
+        """Give the view, fed ``states`` ``(b, t, C)`` for as long as the ``with`` block lasts."""
+        self._stored = states.to(device=self.view.device, dtype=self.view.dtype)
+        try:
+            yield self.view
+        finally:
+            self._stored = None
+
+    def _replace(self, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        return (args, kwargs) if self._stored is None else with_hidden_state(args, kwargs, self._stored)
+
+
 class BlockRunner:
     """Runs one block of a model on stored states, with the positions and masks it would see in a full pass.
 
-    Every family prepares masks, rotary angles and ALiBi slopes in its own way, so the family's own forward pass is run:
-    on a view that keeps only this block, whose hidden state is replaced by the stored one. The view is built once and
-    holds no weights of its own.
+    The one-block view is built once and holds no weights of its own.
     """
 
     def __init__(self, model: Any, block: int) -> None:
         """Prepare ``block`` of ``model``: the original model, or anything that holds it as ``.model``."""
-        original = model if isinstance(model, nn.Module) else model.model
+        original = model if hasattr(model, "config") else model.model
         others = (i for i in range(len(blocks_of(original))) if i != block)
-        self._view = pruned_view(original, RemovedBlocks.of(others))
+        self._resumed = Resumed(pruned_view(original, RemovedBlocks.of(others)))
         self._has_branch = find_family(original).feed_forward is not None
-        self._stored: torch.Tensor | None = None
-        blocks_of(self._view)[0].register_forward_pre_hook(self._replace, with_kwargs=True)
 
     def __call__(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Run the block on ``states`` ``(b, t, C)``, rows starting at position 0.
@@ -129,18 +151,12 @@ class BlockRunner:
             The block's output ``(b, t, C)`` and what its feed-forward branch added ``(b, t, C)``, ``None`` where that
             is not known in this family; both in the model's dtype.
         """
-        self._stored = states.to(device=self._view.device, dtype=self._view.dtype)
-        pad = getattr(self._view.config, "pad_token_id", None)
-        ids = torch.full(states.shape[:2], 1 if pad == 0 else 0, device=self._view.device)
-        try:
-            with recording(self._view, (0,) if self._has_branch else ()) as recorder:
-                hidden_forward(self._view, ids)
-        finally:
-            self._stored = None
+        view = self._resumed.view
+        pad = getattr(view.config, "pad_token_id", None)
+        ids = torch.full(states.shape[:2], 1 if pad == 0 else 0, device=view.device)
+        with self._resumed.fed(states), recording(view, (0,) if self._has_branch else ()) as recorder:
+            hidden_forward(view, ids)
         return recorder.states[1], recorder.feed_forward.get(0)
-
-    def _replace(self, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        return with_hidden_state(args, kwargs, self._stored)
 
 
 def run_block(model: Any, block: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny import TINY, tokenizer
+from tiny import FAMILIES, TINY, VARIANTS, tokenizer
 
 from ghosted import operators
 from ghosted import workspace as workspace_module
@@ -97,21 +97,23 @@ def test_perplexity_equals_a_plain_reference(text):
     assert next(iter(finished.dense_perplexity.values())) == pytest.approx(expected, rel=1e-5)
 
 
+class Text:
+    """Two windows of 40 random tokens."""
+
+    window, ids = 40, torch.randint(0, 250, (2, 40), generator=torch.Generator().manual_seed(2))
+
+    def __len__(self):
+        return 2
+
+    def batches(self, size):
+        return iter([self.ids])
+
+
 def test_downstream_error_is_that_of_the_variants_own_states():
-    model, ids = TINY("llama"), torch.randint(0, 250, (2, 40))
-    loaded = LoadedModel.of(model, tokenizer())
+    model, ids, gap = TINY("llama"), Text.ids, range(2, 4)
     M = torch.randn(32, 32, generator=torch.Generator().manual_seed(1)) * 0.1
-    gap = range(2, 4)
-    view = pruned_view(model, RemovedBlocks((gap,)), [Repair(gap, "state", M)])
-
-    class Text:
-        window = 40
-        batches = staticmethod(lambda size: iter([ids]))
-
-        def __len__(self):
-            return 2
-
-    _, scores, same = drain(score(loaded, {"x": (view, 4)}, Text()))
+    repairs = {"x": [Repair(gap, "state", M)]}
+    _, scores, same = drain(score(LoadedModel.of(model, tokenizer()), RemovedBlocks((gap,)), repairs, Text()))
     hidden = model(ids, output_hidden_states=True).hidden_states
     repaired = hidden[2] + hidden[2] @ M
     first = scores["x"].downstream[0]
@@ -119,6 +121,21 @@ def test_downstream_error_is_that_of_the_variants_own_states():
     assert first.error == pytest.approx(float((repaired - hidden[4]).norm() / hidden[4].norm()), rel=1e-5)
     assert first.cosine == pytest.approx(float(F.cosine_similarity(repaired, hidden[4], dim=-1).mean()), rel=1e-5)
     assert [d.state for d in scores["x"].downstream] == [4, 5, 6]
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *VARIANTS])
+@pytest.mark.parametrize("remove", ["0-1", "2-3", "1,3", "4-5"])
+def test_resuming_before_the_gap_scores_exactly_what_the_whole_variant_scores(family, remove):
+    model, removed = TINY(family), RemovedBlocks.parse(remove)
+    M = torch.randn(32, 32, generator=torch.Generator().manual_seed(1)) * 0.1
+    repairs = {"none": [], "state": [Repair(gap, "state", M) for gap in removed.gaps]}
+    if removed.gaps[0].start > 0 and family != "opt-post":
+        repairs["feed_forward"] = [Repair(gap, "feed_forward", M) for gap in removed.gaps]
+    _, scores, _ = drain(score(LoadedModel.of(model, tokenizer()), removed, repairs, Text()))
+    for name, several in repairs.items():
+        logits = pruned_view(model, removed, several)(Text.ids, use_cache=False).logits
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), Text.ids[:, 1:].flatten())
+        assert scores[name].perplexity == pytest.approx(math.exp(float(loss)), rel=1e-5), name
 
 
 def test_a_method_without_meaning_is_said_and_the_others_go_on(text):

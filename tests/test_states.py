@@ -75,7 +75,7 @@ def test_a_block_runner_serves_windows_of_any_length_and_holds_no_state():
     for length in (40, 7):
         states = recorded(whole(model), prompt_ids(length)).states
         assert torch.equal(runner(states[3])[0], states[4])
-    assert runner._stored is None
+    assert runner._resumed._stored is None
 
 
 def test_falcons_branch_is_recorded_before_the_block_adds_to_it():

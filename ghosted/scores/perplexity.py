@@ -1,13 +1,14 @@
 """What does the repaired model lose? Perplexity of each variant, and the error of every state after the gap.
 
 One pass scores everything: each batch of windows goes through the original, whose states are kept for as long as
-the variants are compared with them. Windows do not overlap; the first position of a window is never scored.
+the variants are compared with them. A variant differs from the original only from the block before its first gap on,
+so it resumes from the original's state there. Windows do not overlap; a window's first position is never scored.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ import torch
 import torch.nn.functional as F
 
 from ghosted.progress import CancelFlag, Stage, Steps
-from ghosted.pruned import pruned_view, surviving_states
+from ghosted.pruned import Repair, pruned_view, surviving_states
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Downstream
-from ghosted.states import recording
+from ghosted.states import Resumed, recording
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,14 +48,15 @@ class Score:
 
 
 def score(
-    loaded: LoadedModel, variants: Mapping[str, tuple[PreTrainedModel, int]], windows: Windows,
+    loaded: LoadedModel, removed: RemovedBlocks, repairs: Mapping[str, Sequence[Repair]], windows: Windows,
     cancel: CancelFlag | None = None,
 ) -> Steps[tuple[Score, dict[str, Score], bool]]:
     """Score the original and its variants on the same windows.
 
     Args:
         loaded: the original model.
-        variants: by method name, a pruned view and the original index of the first state to compare.
+        removed: the blocks that every variant lacks.
+        repairs: by method name, at most one per gap.
         windows: the text; one beginning-of-sequence policy for all.
         cancel: checked between models.
 
@@ -63,12 +65,10 @@ def score(
         original's logits to the last bit.
     """
     reference = pruned_view(loaded.model, RemovedBlocks())
+    variants = {name: _Variant(loaded.model, removed, several) for name, several in repairs.items()}
     batch = _windows_per_batch(loaded, windows.window)
     stage = Stage("scoring", len(windows) * (1 + len(variants)), cancel)
-    dense_loss = _Loss()
-    losses = {name: _Loss() for name in variants}
-    drift = {name: _Drift() for name in variants}
-    same = True
+    dense_loss, same = _Loss(), True
     with torch.inference_mode():
         for number, ids in enumerate(windows.batches(batch)):
             ids = ids.to(loaded.device)
@@ -80,13 +80,32 @@ def score(
             dense_loss.add(logits, ids)
             del logits
             yield stage.step(len(ids))
-            for name, (view, first) in variants.items():
-                with recording(view) as recorder:
-                    losses[name].add(view(input_ids=ids, use_cache=False).logits, ids)
-                    drift[name].add(recorder.states, states, surviving_states(view), first)
+            for variant in variants.values():
+                variant.add(ids, states)
                 yield stage.step(len(ids))
     dense = Score(dense_loss.perplexity, dense_loss.tokens)
-    return dense, {n: Score(losses[n].perplexity, losses[n].tokens, drift[n].result()) for n in variants}, same
+    return dense, {name: variant.score() for name, variant in variants.items()}, same
+
+
+class _Variant:
+    """A pruned and repaired model from the block before its first gap on, and its sums."""
+
+    def __init__(self, model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair]) -> None:
+        first = removed.gaps[0] if removed.gaps else range(0, 0)
+        self._start = max(first.start - 1, 0)
+        shared = RemovedBlocks.of([*range(self._start), *removed.blocks])
+        self._resumed = Resumed(pruned_view(model, shared, repairs))
+        self._loss, self._drift = _Loss(), _Drift(surviving_states(self._resumed.view), first.stop)
+
+    def add(self, ids: Tensor, states: list[Tensor]) -> None:
+        """Score a batch ``(b, t)`` whose states in the original are ``states``."""
+        with self._resumed.fed(states[self._start]) as view, recording(view) as recorder:
+            self._loss.add(view(input_ids=ids, use_cache=False).logits, ids)
+            self._drift.add(recorder.states, states)
+
+    def score(self) -> Score:
+        """Return what was found."""
+        return Score(self._loss.perplexity, self._loss.tokens, self._drift.result())
 
 
 def _windows_per_batch(loaded: LoadedModel, window: int) -> int:
@@ -116,12 +135,13 @@ class _Loss:
 class _Drift:
     """Relative error and mean per-token cosine of each surviving state against the original's."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[int], first: int) -> None:
+        self._names, self._first = names, first
         self._sums: dict[int, list[float]] = {}
 
-    def add(self, states: list[Tensor], reference: list[Tensor], names: list[int], first: int) -> None:
-        for state, index in zip(states, names, strict=True):
-            if index < first:
+    def add(self, states: list[Tensor], reference: list[Tensor]) -> None:
+        for state, index in zip(states, self._names, strict=True):
+            if index < self._first:
                 continue
             x, y = state.float(), reference[index].float()
             sums = self._sums.setdefault(index, [0.0, 0.0, 0.0, 0])
