@@ -84,11 +84,9 @@ class Workspace:
 
         windows, held_out = slices.calibration, slices.held_out
         batch = windows_per_batch(experiment.batch, windows.window)
-        key = (
-            self.loaded.fingerprint, self.loaded.dtype, self.loaded.device, batch,
-            *((w.digest, w.start, w.stop, w.window, w.bos) for w in (windows, held_out)),
-        )
-        entry = saved.key(key, gaps, needs)
+        key = (self.loaded.fingerprint, self.loaded.dtype, self.loaded.device, batch, windows.identity)
+        entry = saved.key(key, gaps, needs)  # statistics do not depend on what is held out
+        key = (*key, held_out.identity)
         current = self._calibration if key == self._calibration_key else None
         if current is None or not (current.knows(gaps, needs) or current.complete("calibration")):
             self._calibration = self._calibration_key = None

@@ -52,6 +52,11 @@ class Windows:
         """Positions in all windows, BOS included."""
         return sum(len(row) for row in self.rows)
 
+    @property
+    def identity(self) -> tuple[str, int, int, int, bool]:
+        """What decides every number computed from these windows, beside the model and its tokenizer."""
+        return (self.digest, self.start, self.stop, self.window, self.bos)
+
     def __len__(self) -> int:
         return len(self.rows)
 
