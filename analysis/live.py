@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -13,7 +14,7 @@ import gradio as gr
 
 from analysis import library
 from analysis.panels import boundary, controls, decomposition, generations, layer_map, similarity, status
-from analysis.runner import Ended, Runner
+from analysis.runner import Runner
 from analysis.session import Sessions
 from analysis.settings import FIELDS, experiment_from, refuse_paths
 from ghosted.errors import GhostedError
@@ -37,12 +38,10 @@ class Panels:
         """Return the components that hold the settings, in the order of ``FIELDS``."""
         return [self.layer_map.remove if name == "remove" else getattr(self.controls, name) for name in FIELDS]
 
-    def outputs(self) -> Iterator[gr.Component]:
-        """Return every component that a run may change."""
-        yield from (self.controls.run, self.controls.stop)
-        shown = (self.status, self.layer_map, self.boundary, self.generations, self.decomposition, self.similarity)
-        for panel in shown:
-            yield from _components(panel)
+    def outputs(self, part: str) -> list[gr.Component]:
+        """Return the components that one part of a run changes; the texts are followed on their own."""
+        shown = [each for panel, _ in SHOWS[part] for each in _components(getattr(self, panel))]
+        return [self.status.notices, *(each for each in shown if each is not self.generations.columns)]
 
     def decomposition_outputs(self) -> list[gr.Component]:
         """Return the components that another operator changes."""
@@ -58,21 +57,50 @@ class Live:
         self.panels, self.runner, self.sessions = panels, runner, sessions
         self._describe, self._local_paths = describe, local_paths
 
-    def start(self, request: gr.Request, *values: Any) -> Iterator[dict[Any, Any]]:
-        """Run what the controls say and pass on what becomes known, until it ends."""
+    def start(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
+        """Start what the controls say."""
         visitor = request.session_hash
         try:
-            job = self.runner.submit(visitor, self._experiment(visitor, values))
+            self.runner.submit(visitor, self._experiment(visitor, values))
         except GhostedError as error:
-            yield {self.panels.status.line: status.line(str(error), "failed")}
+            return {self.panels.status.line: status.line(str(error), "failed")}
+        self.sessions.of(visitor).failed = ""
+        return controls.buttons(self.panels.controls, running=True)
+
+    async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
+        """Pass on where the run is and what the models write."""
+        line = self.panels.status.line
+        yield {line: gr.skip()}  # gradio empties the outputs of a generator that yields nothing
+        if (job := self.runner.claim(request.session_hash, "lines")) is None:
             return
-        try:
-            yield controls.buttons(self.panels.controls, running=True)
-            for event in self.runner.watch(job):
-                yield self._shown(event, visitor)
-        except Exception:  # a picture that cannot be drawn must not leave Run and Stop as they were
-            logging.getLogger(__name__).exception("a result could not be shown")
-            yield self._shown(Ended("failed", "A result could not be shown; the server's log says why."), visitor)
+        async for event in self.runner.follow(job):
+            if isinstance(event, Update):
+                yield generations.show_columns(self.panels.generations, event.run)
+            else:
+                yield {line: status.event_line(event)}
+
+    async def similarity(self, request: gr.Request) -> dict[Any, Any]:
+        """Draw the similarities once they are known."""
+        return await self._draw("similarity", request.session_hash)
+
+    async def boundary(self, request: gr.Request) -> dict[Any, Any]:
+        """Draw the error at the boundary once it is known."""
+        return await self._draw("boundary", request.session_hash)
+
+    async def decomposition(self, request: gr.Request) -> dict[Any, Any]:
+        """Draw what W* is made of once it is known."""
+        return await self._draw("decomposition", request.session_hash)
+
+    async def scores(self, request: gr.Request) -> dict[Any, Any]:
+        """Show the numbers once they are known."""
+        return await self._draw("scores", request.session_hash)
+
+    async def finish(self, request: gr.Request) -> dict[Any, Any]:
+        """Give the buttons back at the end of the run."""
+        if (job := self.runner.claim(request.session_hash, "end")) is None:
+            return gr.skip()
+        await self.runner.end(job)
+        return controls.buttons(self.panels.controls, running=False)
 
     def stop(self, request: gr.Request) -> str | dict[str, Any]:
         """Ask the visitor's run to stop."""
@@ -132,16 +160,22 @@ class Live:
             uploads = self.sessions.of(visitor).uploads if visitor else ()
             refuse_paths(experiment, uploads, [name for _, name in library.text_choices()])
 
-    def _shown(self, event: Any, visitor: str) -> dict[Any, Any]:
+    async def _draw(self, part: str, visitor: str) -> dict[Any, Any]:
+        job = self.runner.claim(visitor, part)
+        update = await self.runner.part(job, part) if job is not None else None
+        return gr.skip() if update is None else await asyncio.to_thread(self._drawn, update, visitor)
+
+    def _drawn(self, update: Update, visitor: str) -> dict[Any, Any]:
         panels, session = self.panels, self.sessions.of(visitor)
-        if not isinstance(event, Update):
-            over = controls.buttons(panels.controls, running=False) if isinstance(event, Ended) else {}
-            ended = status.show(panels.status, event.run, session) if isinstance(event, Ended) and event.run else {}
-            return over | ended | {panels.status.line: status.event_line(event)}
-        shown: dict[Any, Any] = status.show(panels.status, event.run, session)
-        for panel, show in SHOWS.get(event.part, ()):
-            shown |= show(getattr(panels, panel), event.run, session)
-        return shown
+        try:
+            shown: dict[Any, Any] = {}
+            for panel, show in SHOWS[update.part]:
+                shown |= show(getattr(panels, panel), update.run, session)
+            return shown | status.show(panels.status, update.run, session.failed)
+        except Exception:  # a picture that cannot be drawn must not take the others with it
+            logging.getLogger(__name__).exception("the part %s could not be shown", update.part)
+            session.failed = f"The part {update.part} of the run could not be shown; the server's log says why."
+            return status.show(panels.status, update.run, session.failed)
 
 
 SHOWS = {
@@ -149,18 +183,11 @@ SHOWS = {
     "boundary": (("boundary", boundary.show),),
     "decomposition": (("decomposition", decomposition.show),),
     "scores": (("generations", generations.show_numbers),),
-    "columns": (("generations", generations.show_columns),),
 }
 """Which panels show which part of a run."""
 
 
 def _components(panel: Any) -> Iterator[gr.Component]:
-    for name in (each.name for each in fields(panel)):
-        part = getattr(panel, name)
-        if isinstance(part, dict):
-            for inner in part.values():
-                yield from _components(inner)
-        elif isinstance(part, gr.blocks.Block):
-            yield part
-        else:
-            yield from _components(part)
+    for each in fields(panel):
+        part = getattr(panel, each.name)
+        yield from part.values() if isinstance(part, dict) else (part,)

@@ -78,10 +78,17 @@ def _place() -> Panels:
 
 def _wire(page: gr.Blocks, panels: Panels, live: Live) -> None:
     side, blocks = panels.controls, panels.layer_map
-    everything = list(panels.outputs())
+    watching = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
 
-    side.run.click(live.start, panels.inputs(), everything, api_visibility="private", show_progress="hidden",
-                   concurrency_limit=40)
+    started = side.run.click(live.start, panels.inputs(), [panels.status.line, side.run, side.stop], **PRIVATE)
+    started.then(live.follow, None, [panels.status.line, panels.generations.columns], **watching)
+    # One event per part and not one generator for all: what a generator has yielded is changed in place by its next
+    # yield, and a plot that is still being mounted then loses its value.
+    drawn = started
+    for part, draw in (("similarity", live.similarity), ("boundary", live.boundary),
+                       ("decomposition", live.decomposition), ("scores", live.scores)):
+        drawn = drawn.then(draw, None, panels.outputs(part), **watching)
+    drawn.then(live.finish, None, [side.run, side.stop], **watching)
     side.stop.click(live.stop, None, [panels.status.line], **PRIVATE)
     page.unload(live.leave)
 

@@ -2,14 +2,17 @@
 
 A single worker *is* the compute lock: the next job starts only when the one before has really wound down, however
 its visitor left. The page's handlers never compute; they watch a :class:`Job` and pass on what it says.
+
+Handlers wait without a thread, so that a classroom of waiting pages does not use up the server's.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,50 +48,55 @@ class Ended:
 
 
 class Job:
-    """One experiment on its way: the worker puts events in, one watching handler takes them out.
+    """One experiment on its way: the worker puts events in, the page's handlers look.
 
-    Events nobody has taken yet are merged (the newest progress, one update per part), so a slow browser never makes
-    the worker wait and never sees stale pictures.
+    What nobody has seen yet is merged into the newest of its kind, so a slow browser never makes the worker wait and
+    never sees what is out of date.
+
+    Attributes:
+        parts: the newest Update of each part of the run.
+        ended: how it ended, ``None`` while it has not.
     """
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.cancel = CancelFlag()
+        self.parts: dict[str, Update] = {}
         self.ended: Ended | None = None
-        self._progress: Progress | None = None
-        self._updates: dict[str, Update] = {}
-        self._news = threading.Condition()
+        self._unseen: dict[str, Progress | Update] = {}
+        self._watched: set[str] = set()
+        self._lock = threading.Lock()
 
     def put(self, event: Any) -> None:
-        """Take an event of the run; anything but Progress, Update and Ended is dropped."""
-        with self._news:
+        """Take an event of the run; an unknown kind is dropped."""
+        with self._lock:
             if isinstance(event, Progress):
-                self._progress = event
-            elif isinstance(event, Update):
-                self._updates[event.part] = event
+                self._unseen["progress"] = event
             elif isinstance(event, Ended):
                 self.ended = event
-            self._news.notify_all()
+            elif isinstance(event, Update):
+                self.parts[event.part] = event
+                if event.part == "columns":
+                    self._unseen["columns"] = event
 
-    def rest(self, seconds: float) -> None:
-        """Let news gather for a moment, so that drawing leaves the cores to the model; returns at once at the end."""
-        with self._news:
-            self._news.wait_for(lambda: self.ended is not None, seconds)
-
-    def take(self, patience: float) -> list[Any]:
-        """Return what is new, oldest part first, after at most ``patience`` seconds."""
-        with self._news:
-            if not (self._progress or self._updates or self.ended):
-                self._news.wait(patience)
-            news = [*self._updates.values(), *([self._progress] if self._progress else [])]
-            self._progress, self._updates = None, {}
+    def news(self) -> list[Progress | Update]:
+        """Return what changes all the time, the progress and the texts, as far as nobody has seen it."""
+        with self._lock:
+            news, self._unseen = list(self._unseen.values()), {}
             return news
+
+    def claim(self, what: str) -> bool:
+        """Tell the first who asks that ``what`` is theirs to watch, and everybody after them that it is not."""
+        with self._lock:
+            mine = what not in self._watched
+            self._watched.add(what)
+            return mine
 
 
 class Runner:
     """Runs one job at a time on its own thread and knows which visitor each job belongs to."""
 
-    def __init__(self, run: RunFunction, pace: float = 0.25) -> None:
+    def __init__(self, run: RunFunction, pace: float = 0.3) -> None:
         self._run, self._pace = run, pace
         self._jobs: deque[Job] = deque()
         self._of: dict[str, Job] = {}
@@ -113,21 +121,40 @@ class Runner:
             self._change.notify_all()
         return job
 
-    def watch(self, job: Job) -> Iterator[Any]:
-        """Yield Waiting, Update and Progress events of a job, at last its Ended; leaving early stops the job."""
+    def claim(self, visitor: str, what: str) -> Job | None:
+        """Return a visitor's newest job if nobody watches ``what`` of it yet: a click too many changes nothing."""
+        job = self._of.get(visitor)
+        return job if job is not None and job.claim(what) else None
+
+    async def follow(self, job: Job) -> AsyncIterator[Waiting | Progress | Update | Ended]:
+        """Yield where a job is and its texts, a few times a second, at last its end; leaving early stops the job."""
+        place = 0
         try:
-            place = None
-            while job.ended is None:
-                if (before := self.before(job)) != place and before:
-                    place = before
+            while True:
+                ended = job.ended  # looked at before the news, so that nothing said before the end is missed
+                if (before := self.before(job)) and before != place:
                     yield Waiting(before)
-                if news := job.take(self._pace):
-                    yield from news
-                    job.rest(self._pace)
-            yield from job.take(0)
-            yield job.ended
+                place = before
+                for event in job.news():
+                    yield event
+                if ended is not None:
+                    yield ended
+                    return
+                await asyncio.sleep(self._pace)
         finally:
             job.cancel.set()
+
+    async def part(self, job: Job, name: str) -> Update | None:
+        """Return a part of a job once it is known; ``None`` if the job ended without it."""
+        while name not in job.parts and job.ended is None:
+            await asyncio.sleep(self._pace)
+        return job.parts.get(name)
+
+    async def end(self, job: Job) -> Ended:
+        """Return how a job ended, once it has."""
+        while job.ended is None:
+            await asyncio.sleep(self._pace)
+        return job.ended
 
     def before(self, job: Job) -> int:
         """Return how many jobs come before this one; 0 while it runs and afterwards."""

@@ -15,10 +15,12 @@ class Session:
     Attributes:
         portraits: the operators of the last run by method, reduced to what is drawn.
         uploads: paths of the files this visitor has uploaded.
+        failed: what could not be drawn of the last run, one sentence.
     """
 
     portraits: dict[str, Portrait] = field(default_factory=dict)
     uploads: set[str] = field(default_factory=set)
+    failed: str = ""
 
 
 class Sessions:

@@ -55,9 +55,9 @@ def verdicts(run: Run) -> list[str]:
     return [f"More error at the boundary than without a repair: {names}."]
 
 
-def notices(run: Run) -> str:
-    """Return the warnings and verdicts of a run as a list, empty where there are none."""
-    items = [("gl-warning", w) for w in run.warnings] + [("gl-verdict", v) for v in verdicts(run)]
+def notices(run: Run, failed: str = "") -> str:
+    """Return the warnings and verdicts of a run as a list, empty where there are none; ``failed`` comes first."""
+    items = [("gl-warning", w) for w in (failed, *run.warnings) if w] + [("gl-verdict", v) for v in verdicts(run)]
     items += [("gl-aside", f"{method_label(m.method)}: {m.note}") for m in run.methods if m.note]
     if not items:
         return ""

@@ -198,6 +198,7 @@ svg.addEventListener("keydown", (event) => {
 });
 
 function read() {
+  if (!props.value) return;
   const value = typeof props.value === "string" ? JSON.parse(props.value) : props.value;
   const redraw = value.blocks !== blocks || value.cosine !== read.cosine;
   blocks = value.blocks;

@@ -210,6 +210,8 @@ def test_bad_input_is_one_sentence_in_the_status_line(page):
     page.click("#gl-run")
     page.wait_for_selector(".gl-failed")
     assert re.match(r"tokens must be a whole number from 2 to [\d,]+, not -4\.$", page.inner_text("#gl-status").strip())
+    page.wait_for_timeout(500)
+    assert says(page) == "Layer map: removes blocks 14–18 (5 of 30)", "a refused run leaves the page as it was"
     number(page, "Tokens").fill("16384")
     page.click("#gl-run")
     page.wait_for_selector(".gl-done")

@@ -1,5 +1,6 @@
 """The page without a browser: it is built without warnings, has no public endpoints, and its handlers translate."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -45,8 +46,26 @@ def request(visitor="v"):
     return SimpleNamespace(session_hash=visitor)
 
 
-def text_of(update):
-    return json.dumps(update, default=str)
+def whole_run(page, visitor="v", **changes):
+    """What a run leaves on the page: the updates of all its handlers, the latest of each component."""
+
+    async def watch():
+        handlers = live(page)
+        shown = [handlers.start(request(visitor), *values(**changes))]
+        shown += [update async for update in handlers.follow(request(visitor))]
+        for draw in (handlers.similarity, handlers.boundary, handlers.decomposition, handlers.scores, handlers.finish):
+            update = await draw(request(visitor))
+            shown += [] if update == gr.skip() else [update]
+        return shown
+
+    latest = {}
+    for update in asyncio.run(watch()):
+        latest |= {part: value for part, value in update.items() if value != gr.skip()}
+    return latest
+
+
+def test_a_refused_run_leaves_the_page_alone(page):
+    assert whole_run(page, "nobody", methods=[]).keys() == {live(page).panels.status.line}
 
 
 def test_no_endpoint_is_public(page):
@@ -64,14 +83,12 @@ def test_analytics_are_off_and_fonts_are_the_systems(page):
 
 
 def test_a_run_through_the_handler_fills_every_panel(page):
-    shown = {}
-    for update in live(page).start(request(), *values(max_new_tokens=4)):
-        shown |= update
+    shown = whole_run(page, max_new_tokens=4)
     panels = live(page).panels
     assert "Done" in shown[panels.status.line] and "self-check passed" in shown[panels.status.line]
     for picture in (panels.boundary.bars, panels.generations.downstream, panels.similarity.map,
                     *panels.decomposition.maps.values(), *panels.decomposition.spectra.values()):
-        assert shown[picture.plot].visible is True and shown[picture.empty].visible is False
+        assert json.loads(shown[picture].plot)["data"]
     assert "0.620" in shown[panels.boundary.formula]
     assert shown[panels.generations.columns].count("<article") == 7
     assert "8,176 tokens scored, no BOS" in shown[panels.generations.numbers]
@@ -80,8 +97,7 @@ def test_a_run_through_the_handler_fills_every_panel(page):
 
 
 def test_another_operator_is_drawn_from_what_the_session_kept(page):
-    drain_all = list(live(page).start(request("w"), *values(max_new_tokens=2)))
-    assert drain_all
+    assert whole_run(page, "w", max_new_tokens=2)
     panels = live(page).panels.decomposition
     drawn = live(page).operator("ghosted-weighted", request("w"))
     assert "ghosted, weighted" in drawn[panels.formula]
@@ -106,9 +122,7 @@ def test_another_operator_is_drawn_from_what_the_session_kept(page):
     ],
 )
 def test_bad_input_is_one_sentence_and_the_page_stays_usable(page, changes, sentence):
-    shown = {}
-    for update in live(page).start(request("bad"), *values(**changes)):
-        shown |= update
+    shown = whole_run(page, "bad", **changes)
     line = shown[live(page).panels.status.line]
     assert sentence.replace("'", "&#x27;") in line and "gl-failed" in line and "Traceback" not in line
     button = shown.get(live(page).panels.controls.run)
@@ -118,15 +132,14 @@ def test_bad_input_is_one_sentence_and_the_page_stays_usable(page, changes, sent
 def test_a_picture_that_cannot_be_drawn_leaves_the_buttons_right(monkeypatch, caplog):
     page = build_page(make_run(pace=0, steps=1), facts)
     monkeypatch.setattr("analysis.panels.boundary.boundary_bars", lambda methods: 1 / 0)
-    *_, last = live(page).start(request(), *values())
-    assert last[live(page).panels.controls.run].interactive is True
-    assert "could not be shown" in last[live(page).panels.status.line]
+    shown = whole_run(page)
+    assert shown[live(page).panels.controls.run].interactive is True
+    assert "The part boundary of the run could not be shown" in shown[live(page).panels.status.notices]
+    assert json.loads(shown[live(page).panels.similarity.map].plot)["data"]
 
 
 def test_a_criterion_writes_its_choice_into_the_map(page):
-    shown = {}
-    for update in live(page).start(request("c"), *values(criterion="cosine", count=5, remove="1-2")):
-        shown |= update
+    shown = whole_run(page, "c", criterion="cosine", count=5, remove="1-2")
     panel = live(page).panels.layer_map
     assert shown[panel.remove] == "12-16" and shown[panel.first] == 12
     assert json.loads(shown[panel.map])["gaps"] == [[12, 16]]
@@ -170,13 +183,13 @@ def test_paths_are_refused_where_others_can_reach_the_page(tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("words " * 10)
     for changes in ({"text": str(secret)}, {"model": str(tmp_path)}, {"model": "../weights.gguf"}):
-        *_, last = live(page).start(request(), *values(**changes))
+        last = whole_run(page, **changes)
         assert "of the server cannot be read" in last[live(page).panels.status.line]
     chosen = live(page).upload(str(secret), request())
     assert chosen.value == str(secret) and ("secret.txt", str(secret)) in chosen.choices
-    *_, last = live(page).start(request(), *values(text=str(secret), max_new_tokens=1))
+    last = whole_run(page, text=str(secret), max_new_tokens=1)
     assert "Done" in last[live(page).panels.status.line]
-    *_, other = live(page).start(request("other"), *values(text=str(secret)))
+    other = whole_run(page, "other", text=str(secret))
     assert "upload the text" in other[live(page).panels.status.line]
 
 

@@ -1,5 +1,6 @@
 """One worker, first come first served: places in the queue, stopping, failing, and leaving early."""
 
+import asyncio
 import threading
 import time
 
@@ -16,25 +17,50 @@ from ghosted.results import Update
 EXPERIMENT = Experiment(remove="3-4", methods=("none", "ghosted"), prompt="x", max_new_tokens=3)
 
 
-def watch(runner, visitor="a", experiment=EXPERIMENT):
-    return list(runner.watch(runner.submit(visitor, experiment)))
+def follow(runner, visitor="a"):
+    """Every event that a page sees of its newest job."""
+
+    async def collect():
+        return [event async for event in runner.follow(runner.claim(visitor, "lines"))]
+
+    return asyncio.run(collect())
 
 
-def test_a_run_tells_its_parts_in_order_and_ends_with_its_result():
-    events = watch(Runner(make_run(pace=0.001, steps=2)))
-    parts = [event.part for event in events if isinstance(event, Update)]
-    assert parts[0] == "similarity" and set(parts) >= {"boundary", "decomposition", "scores", "columns"}
-    assert any(isinstance(event, Progress) for event in events)
+def watch(runner, visitor="a"):
+    runner.submit(visitor, EXPERIMENT)
+    return follow(runner, visitor)
+
+
+def test_a_run_tells_where_it_is_and_ends_with_its_result():
+    runner = Runner(make_run(pace=0.005, steps=3), pace=0.01)
+    job = runner.submit("a", EXPERIMENT)
+    events = follow(runner)
+    assert {type(event) for event in events} == {Progress, Update, Ended}
+    assert {event.part for event in events if isinstance(event, Update)} == {"columns"}
     assert events[-1].how == "finished" and len(events[-1].run.columns) == 3
+    assert list(job.parts) == ["similarity", "boundary", "decomposition", "scores", "columns"]
+    assert asyncio.run(runner.part(job, "boundary")).run is events[-1].run
+    assert asyncio.run(runner.end(job)) is events[-1]
+
+
+def test_only_the_first_watcher_gets_a_job():
+    runner = Runner(make_run(pace=0, steps=1))
+    job = runner.submit("a", EXPERIMENT)
+    assert runner.claim("a", "scores") is job
+    assert runner.claim("a", "scores") is None and runner.claim("nobody", "scores") is None
+
+
+def test_a_part_that_never_comes_is_not_waited_for():
+    runner = Runner(make_run(pace=0, steps=1, fail=ModelError("No.")), pace=0.01)
+    job = runner.submit("a", EXPERIMENT)
+    assert asyncio.run(runner.part(job, "scores")) is None
 
 
 def test_stop_ends_the_run_and_the_next_one_works():
     runner = Runner(make_run(pace=0.02, steps=200))
-    job = runner.submit("a", EXPERIMENT)
     threading.Timer(0.2, runner.stop, ["a"]).start()
     start = time.monotonic()
-    events = list(runner.watch(job))
-    assert events[-1].how == "stopped" and time.monotonic() - start < 2
+    assert watch(runner)[-1].how == "stopped" and time.monotonic() - start < 2
     assert runner.stop("a") is False
     assert runner.submit("a", EXPERIMENT).ended is None
     runner.stop("a")
@@ -61,7 +87,7 @@ def test_jobs_never_overlap_and_others_see_their_place():
 
     runner = Runner(run, pace=0.02)
     jobs = [runner.submit(str(i), EXPERIMENT) for i in range(3)]
-    last = list(runner.watch(jobs[2]))
+    last = follow(runner, "2")
     assert max(most) == 1 and len(most) == 3
     assert [event.before for event in last if isinstance(event, Waiting)] == [2, 1]
     assert all(job.ended.how == "finished" for job in jobs)
@@ -70,18 +96,22 @@ def test_jobs_never_overlap_and_others_see_their_place():
 def test_a_queued_job_can_be_stopped_before_it_starts():
     runner = Runner(make_run(pace=0.02, steps=100), pace=0.02)
     runner.submit("a", EXPERIMENT)
-    waiting = runner.submit("b", EXPERIMENT)
+    runner.submit("b", EXPERIMENT)
     assert runner.stop("b")
-    assert list(runner.watch(waiting))[-1].said == "Stopped before it started."
+    assert follow(runner, "b")[-1].said == "Stopped before it started."
     runner.stop("a")
 
 
 def test_leaving_early_stops_the_work():
     runner = Runner(make_run(pace=0.02, steps=1000), pace=0.02)
     job = runner.submit("a", EXPERIMENT)
-    watching = runner.watch(job)
-    next(watching)
-    watching.close()
+
+    async def look_once():
+        watching = runner.follow(job)
+        await anext(watching)
+        await watching.aclose()
+
+    asyncio.run(look_once())
     assert job.cancel.is_set
     for _ in range(100):
         if job.ended:
@@ -107,9 +137,7 @@ def test_a_slow_browser_gets_the_newest_state_not_a_backlog():
     job = runner.submit("a", EXPERIMENT)
     while not job.ended:
         time.sleep(0.01)
-    events = list(runner.watch(job))
-    assert len([event for event in events if isinstance(event, Progress)]) <= 1
-    assert len([event for event in events if isinstance(event, Update)]) == 5
+    assert [type(event) for event in follow(runner)] == [Progress, Update, Ended]
 
 
 def test_sessions_are_bounded_and_forgotten():

@@ -26,7 +26,7 @@ FORMULA = "$\\|\\hat x - X_\\text{post}\\|_F \\,/\\, \\|\\Delta\\|_F$ with $\\De
 class BoundaryPanel:
     """The panel's components."""
 
-    bars: parts.Picture
+    bars: gr.Plot
     formula: gr.Markdown
 
 
@@ -46,4 +46,4 @@ def show(panel: BoundaryPanel, run: Run, session: Session) -> dict[Any, Any]:
             f": ${three(left.held_out)}$ for {method_label(best.method)} on held-out tokens "
             f"(${three(left.calibration)}$ on calibration tokens, ${three(left.median)}$ for the median token)."
         )
-    return panel.bars.draw(boundary_bars(run.methods)) | {panel.formula: FORMULA + said}
+    return {panel.bars: parts.drawn(boundary_bars(run.methods)), panel.formula: FORMULA + said}

@@ -38,8 +38,8 @@ class DecompositionPanel:
 
     method: gr.Radio
     formula: gr.Markdown
-    maps: dict[str, parts.Picture]
-    spectra: dict[str, parts.Picture]
+    maps: dict[str, gr.Plot]
+    spectra: dict[str, gr.Plot]
 
 
 def build() -> DecompositionPanel:
@@ -68,10 +68,10 @@ def show(panel: DecompositionPanel, run: Run, session: Session) -> dict[Any, Any
 def draw(panel: DecompositionPanel, picture: Portrait) -> dict[Any, Any]:
     """Draw one operator's portrait and put its shares into the formula."""
     updates: dict[Any, Any] = {panel.formula: FORMULA + _numbers(picture)}
-    for name, shown in panel.maps.items():
-        updates |= shown.draw(operator_map(picture, name))
+    for name, plot in panel.maps.items():
+        updates[plot] = parts.drawn(operator_map(picture, name))
     for name, _, figure in SPECTRA:
-        updates |= panel.spectra[name].draw(figure(picture))
+        updates[panel.spectra[name]] = parts.drawn(figure(picture))
     return updates
 
 
@@ -86,7 +86,7 @@ def _numbers(picture: Portrait) -> str:
     return said
 
 
-def _captioned(name: str, caption: str, height: int, width: int) -> parts.Picture:
+def _captioned(name: str, caption: str, height: int, width: int) -> gr.Plot:
     with gr.Column(min_width=width):
         gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
         return parts.picture(name, INVITATION, height)

@@ -39,7 +39,7 @@ class GenerationsPanel:
     columns: gr.HTML
     numbers: gr.HTML
     formula: gr.Markdown
-    downstream: parts.Picture
+    downstream: gr.Plot
 
 
 def build_columns() -> gr.HTML:
@@ -61,7 +61,7 @@ def build(columns: gr.HTML) -> GenerationsPanel:
     return GenerationsPanel(columns, numbers, formula, downstream)
 
 
-def show_columns(panel: GenerationsPanel, run: Run, session: Session) -> dict[Any, Any]:
+def show_columns(panel: GenerationsPanel, run: Run) -> dict[Any, Any]:
     """Show the texts written so far."""
     return {panel.columns: text_columns(run.columns)} if run.columns else {}
 
@@ -70,5 +70,5 @@ def show_numbers(panel: GenerationsPanel, run: Run, session: Session) -> dict[An
     """Show the table with its protocol and, once measured, the error further down."""
     shown: dict[Any, Any] = {panel.numbers: tables.numbers_table(run) + tables.protocol_lines(run)}
     if any(method.downstream for method in run.methods):
-        shown |= panel.downstream.draw(downstream_lines(run.methods))
+        shown[panel.downstream] = parts.drawn(downstream_lines(run.methods))
     return shown

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import gradio as gr
 import plotly.graph_objects as go
@@ -25,28 +23,18 @@ def formula(text: str) -> gr.Markdown:
     return gr.Markdown(text, latex_delimiters=LATEX, elem_classes="gl-formula")
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A plot and what stands in its place until there is something to draw."""
-
-    plot: gr.Plot
-    empty: gr.HTML
-
-    def draw(self, figure: go.Figure) -> dict[Any, Any]:
-        """Return the updates that show a figure instead of the empty state."""
-        return {self.plot: gr.Plot(value=drawn(figure), visible=True), self.empty: gr.HTML(visible=False)}
-
-
 def invitation(said: str, height: int) -> str:
     """Return the empty state of a panel: what to click to see something here, in the space it will take."""
     return f"<div class='gl-empty' style='min-height:{height}px'>{escape(said)}</div>"
 
 
-def picture(name: str, said: str, height: int) -> Picture:
-    """Place a plot that is hidden until it is drawn, and an invitation of the same height."""
-    empty = gr.HTML(invitation(said, height))
-    plot = gr.Plot(show_label=False, visible=False, elem_id=f"gl-plot-{name}", elem_classes="gl-plot")
-    return Picture(plot, empty)
+def picture(name: str, said: str, height: int) -> gr.Plot:
+    """Place a plot, and an invitation of the same height until it is drawn.
+
+    The style sheet swaps the two, so that an update carries nothing but the figure.
+    """
+    gr.HTML(invitation(said, height), elem_classes="gl-until-drawn")
+    return gr.Plot(show_label=False, elem_id=f"gl-plot-{name}", elem_classes="gl-plot")
 
 
 def drawn(figure: go.Figure) -> PlotData:

@@ -27,8 +27,8 @@ FORMULA = (
 class SimilarityPanel:
     """The panel's components."""
 
-    map: parts.Picture
-    curve: parts.Picture
+    map: gr.Plot
+    curve: gr.Plot
     formula: gr.Markdown
 
 
@@ -51,5 +51,8 @@ def show(panel: SimilarityPanel, run: Run, session: Session) -> dict[Any, Any]:
         for gap in run.removed.gaps
     )
     said = f" Here {numbers} over {similarity.tokens:,} tokens." if numbers else f" Over {similarity.tokens:,} tokens."
-    shown = panel.map.draw(similarity_map(similarity, run.removed))
-    return shown | panel.curve.draw(influence_curve(similarity, run.removed)) | {panel.formula: FORMULA + said}
+    return {
+        panel.map: parts.drawn(similarity_map(similarity, run.removed)),
+        panel.curve: parts.drawn(influence_curve(similarity, run.removed)),
+        panel.formula: FORMULA + said,
+    }

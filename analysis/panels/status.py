@@ -11,7 +11,6 @@ import gradio as gr
 from analysis import tables
 from analysis.numbers import three
 from analysis.runner import Ended, Waiting
-from analysis.session import Session
 from ghosted.progress import Progress
 from ghosted.results import Run
 
@@ -60,6 +59,6 @@ def finished(run: Run) -> str:
     return line(said, "done", badge=tables.self_check(run))
 
 
-def show(panel: StatusPanel, run: Run, session: Session) -> dict[Any, Any]:
-    """Show the warnings of a run and where a repair made things worse."""
-    return {panel.notices: tables.notices(run)}
+def show(panel: StatusPanel, run: Run, failed: str = "") -> dict[Any, Any]:
+    """Show the warnings of a run, where a repair made things worse, and what the page ``failed`` to draw."""
+    return {panel.notices: tables.notices(run, failed)}
