@@ -20,10 +20,14 @@ def main() -> None:
     flags.add_argument("--open", action="store_true", help="open the page in the browser")
     chosen = flags.parse_args()
 
-    from analysis.page import build_page, look_and_feel
-
     host = chosen.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
     alone = host in ("127.0.0.1", "localhost", "::1") and "SPACE_ID" not in os.environ
+    if not alone:
+        # Read by huggingface_hub when it is imported: visitors' models are not fetched with the owner's token.
+        os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
+
+    from analysis.page import build_page, look_and_feel
+
     options = look_and_feel() | {"server_port": chosen.port, "inbrowser": chosen.open}
     if chosen.host:
         options["server_name"] = chosen.host

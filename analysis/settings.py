@@ -10,8 +10,8 @@ from ghosted.errors import InputError
 from ghosted.experiment import DEFAULT_METHODS, Experiment
 
 PROMPT = "Photosynthesis is the process by which plants turn sunlight into"
-DEFAULT = Experiment(remove="14-18", count=5, prompt=PROMPT)
-"""What the page opens with."""
+DEFAULT = Experiment(remove="14-18", count=5, prompt=PROMPT, windows=8)
+"""What the page opens with; it scores half as many windows as the command line does, so that people wait less."""
 
 DEFAULT_BLOCKS = 30
 """Blocks of the default model, so that the map can be drawn before anything is read."""
@@ -48,7 +48,7 @@ def experiment_from(values: dict[str, Any]) -> Experiment:
         raise InputError("No method is chosen; tick at least one, such as ghosted.")
     if clean["criterion"] != "manual":
         clean["remove"] = ""
-    return Experiment(**clean)
+    return Experiment(**clean, windows=DEFAULT.windows)
 
 
 def refuse_paths(experiment: Experiment, uploads: Collection[str], known_texts: Collection[str]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ghosted import criteria, operators
 from ghosted.errors import NotDefined
 from ghosted.experiment import Experiment
-from ghosted.progress import CancelFlag, Steps
+from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import PARTS, MethodResult, Protocol, Run, Update
 from ghosted.workspace import Workspace
@@ -72,12 +72,12 @@ class _Pipeline:
     def steps(self, parts: tuple[str, ...]) -> Steps[Run]:
         calibration = yield from self._similarity(parts)
         yield Update("similarity", self.run)
-        self._fit(calibration)
+        yield from self._fit(calibration)
         if "boundary" in parts:
             yield from self._boundary(calibration)
             yield Update("boundary", self.run)
         if "decomposition" in parts:
-            self._decompose()
+            yield from self._decompose()
             yield Update("decomposition", self.run)
         if "columns" in parts and self.experiment.prompt:
             yield from self._columns()
@@ -144,9 +144,11 @@ class _Pipeline:
                 self.experiment, source, self.cancel, only_calibration=not {"boundary", "scores"} & set(parts)
             ))
 
-    def _fit(self, calibration: Calibration) -> None:
+    def _fit(self, calibration: Calibration) -> Steps[None]:
+        stage = Stage("solving", len(self.experiment.methods), self.cancel)
         with self._timed("solve"):
             for name in self.experiment.methods:
+                yield stage.step()
                 result = MethodResult(name)
                 self.run.methods.append(result)
                 try:
@@ -187,14 +189,15 @@ class _Pipeline:
                     "worse than no repair."
                 )
 
-    def _decompose(self) -> None:
+    def _decompose(self) -> Steps[None]:
         from ghosted.decomposition import decompose
 
+        whole = {n: f[0].M for n, f in self.fitted.items() if f and f[0].feature == "state" and f[0].M is not None}
+        stage = Stage("decomposing", len(whole), self.cancel)
         with self._timed("decomposition"):
-            for name, fits in self.fitted.items():
-                if fits and fits[0].feature == "state" and fits[0].M is not None:
-                    gap = self.run.removed.gaps[0]
-                    self.run.decompositions[name] = decompose(fits[0].M, name, gap)
+            for name, M in whole.items():
+                self.run.decompositions[name] = decompose(M, name, self.run.removed.gaps[0])
+                yield stage.step()
 
     def _repairs(self, name: str) -> list[Repair]:
         from ghosted.pruned import Repair
@@ -210,7 +213,6 @@ class _Pipeline:
 
     def _columns(self) -> Steps[None]:
         from ghosted.generation import generate
-        from ghosted.progress import Progress
 
         e = self.experiment
         with self._timed("generation"):
@@ -219,18 +221,15 @@ class _Pipeline:
                 models, self.workspace.loaded.tokenizer, e.prompt, max_new_tokens=e.max_new_tokens,
                 temperature=e.temperature, seed=e.seed, chat=e.chat, cancel=self.cancel,
             )
-            while True:
+            stage, finished = Stage("writing", e.max_new_tokens, self.cancel), False
+            while not finished:
                 try:
-                    event = next(steps)
-                except StopIteration as stop:
-                    self.run.columns = stop.value.columns
-                    self.run.warnings += stop.value.notices
-                    break
-                if isinstance(event, Progress):
-                    yield event
-                else:
-                    self.run.columns = event
+                    self.run.columns = next(steps)
+                    yield stage.step()
                     yield Update("columns", self.run)
+                except StopIteration as stop:
+                    self.run.columns, finished = stop.value.columns, True
+                    self.run.warnings += stop.value.notices
         yield Update("columns", self.run)
 
     def _scores(self) -> Steps[None]:
