@@ -104,6 +104,7 @@ def test_a_cell_of_the_map_picks_the_blocks_between_its_states(page):
     cell = box["width"] / 31
     page.mouse.click(box["x"] + 17.5 * cell, box["y"] + 12.5 * cell)
     wait_for_text(page, "12-16")
+    assert "Removes blocks 12–16 (5 of 30)" in page.inner_text("#gl-map")
 
 
 def test_arrow_keys_move_and_extend_the_range(page):
@@ -166,6 +167,7 @@ def test_another_operator_is_drawn_on_demand(page):
     page.wait_for_selector("#gl-operator input")
     page.get_by_label("ghosted, weighted").last.click()
     page.wait_for_function("document.body.innerText.includes('For ghosted, weighted, blocks 14-18')")
+    assert page.get_by_label("ghosted, weighted").last.is_checked()
 
 
 def test_stop_stops_and_the_next_run_works(browser, slow_url):

@@ -59,12 +59,8 @@ def describe(repo: str, name: str, label: str, revision: str | None = None) -> M
         ModelError: not found, gated, no safetensors, or not a usable decoder.
         ResourceError: there is no network and the model is not in the Hub's local cache.
     """
-    try:
-        files = _files(repo, revision)
-    except ResourceError:
-        folder = _local(repo, revision)
-        if folder is None:
-            raise
+    files, folder = _files_or_folder(repo, revision)
+    if files is None:
         config = facts.config_of(str(folder), label)
         return facts.from_config(
             config, name=name, label=label, kind="hub", download_bytes=0, cached=True, revision=folder.name
@@ -136,12 +132,8 @@ def fetch_tokenizer(repo: str, revision: str | None = None) -> Steps[Path]:
         ModelError: as :func:`describe`.
         ResourceError: there is no network and nothing in the Hub's local cache.
     """
-    try:
-        files = _files(repo, revision)
-    except ResourceError:
-        folder = _local(repo, revision)
-        if folder is None:
-            raise
+    files, folder = _files_or_folder(repo, revision)
+    if files is None:
         return folder
     wanted = [name for name in files.sizes if not name.endswith(".safetensors") and name != _INDEX]
     paths = yield from background.call(
@@ -225,6 +217,17 @@ def _in_cache(repo: str, name: str, revision: str | None) -> Path | None:
 
     found = try_to_load_from_cache(repo, name, revision=revision)
     return Path(found) if isinstance(found, str) else None
+
+
+def _files_or_folder(repo: str, revision: str | None) -> tuple[Any, Path | None]:
+    """Return the Hub's list of files or, where it cannot be reached, the folder of the local copy."""
+    try:
+        return _files(repo, revision), None
+    except ResourceError:
+        folder = _local(repo, revision)
+        if folder is None:
+            raise
+        return None, folder
 
 
 def _local(repo: str, revision: str | None) -> Path | None:
