@@ -77,8 +77,9 @@ class Workspace:
     ) -> Steps[Calibration]:
         """Return a calibration on these slices, with the statistics of these gaps.
 
-        The last one serves again when only the gaps changed; additive statistics of an earlier run come from the
-        cache. A gap that neither has is computed by a new pass, whose states then serve further gaps.
+        The last one serves again when only the gaps changed: from its kept states, or by reading the blocks up to
+        the gap once more where not all states fitted. Additive statistics of an earlier process come from the cache;
+        a gap that is not among them is computed by a new pass, whose states then serve further gaps.
         """
         from ghosted.calibration import Calibration, calibrate, saved, windows_per_batch
 
@@ -88,7 +89,8 @@ class Workspace:
         entry = saved.key(key, gaps, needs)  # statistics do not depend on what is held out
         key = (*key, held_out.identity)
         current = self._calibration if key == self._calibration_key else None
-        if current is None or not (current.knows(gaps, needs) or current.complete("calibration")):
+        without_states = current is not None and not len(current.stores["calibration"])
+        if current is None or (without_states and needs and not current.knows(gaps, needs)):
             self._calibration = self._calibration_key = None
             known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch)
             if not saved.restore(entry, known, gaps, needs):

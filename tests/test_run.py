@@ -170,6 +170,20 @@ def test_another_gap_does_not_run_the_model_again(text, monkeypatch):
         assert moved.method(name).residual.held_out == pytest.approx(fresh.method(name).residual.held_out, rel=1e-4)
 
 
+def test_a_criterion_runs_the_model_no_more_than_it_must(text, monkeypatch):
+    import ghosted.calibration as calibration_module
+
+    passes = []
+    real = calibration_module.hidden_forward
+    monkeypatch.setattr(calibration_module, "hidden_forward", lambda *a: (passes.append(1), real(*a))[1])
+    monkeypatch.setattr(calibration_module.StateStore, "add", lambda self, states: None)  # nothing fits
+    chosen = experiment(text, remove="", criterion="cosine", count=2, batch=1)
+    drain(run(dataclasses.replace(chosen, methods=("none",)), workspace(), parts=()))
+    assert len(passes) == 1024 // 64
+    drain(run(dataclasses.replace(chosen, methods=("none",)), workspace(), parts=()))
+    assert len(passes) == 1024 // 64
+
+
 def test_saved_statistics_give_the_same_numbers(text, monkeypatch):
     first = drain(run(experiment(text), workspace(), parts=("boundary",)))
     monkeypatch.setattr("ghosted.calibration.calibrate", lambda *a, **k: pytest.fail("calibrated again"))
