@@ -27,16 +27,19 @@ def numbers_table(run: Run) -> str:
 
 def protocol_lines(run: Run) -> str:
     """Return what every perplexity of the run means, one line per evaluation text."""
-    return "".join(f"<p class='gl-note'>{escape(protocol_line(p))}</p>" for p in run.protocols.values())
+    same = _badge("gl-aside", "same source", "Calibrated and scored on different tokens of the same text.")
+    return "".join(
+        f"<p class='gl-note'>{escape(protocol_line(p))} {same if p.same_source else ''}</p>"
+        for p in run.protocols.values()
+    )
 
 
 def protocol_line(protocol: Protocol) -> str:
     """Return the protocol as one sentence: text, windows, stride, tokens scored, BOS, dtype."""
-    same = " Same source as the calibration text, other tokens." if protocol.same_source else ""
     bos = "each window starts with BOS" if protocol.bos else "no BOS"
     return (
         f"Perplexity on {protocol.text}: {protocol.windows} windows of {protocol.window} tokens, stride "
-        f"{protocol.stride}, {protocol.tokens_scored:,} tokens scored, {bos}, {protocol.dtype}.{same}"
+        f"{protocol.stride}, {protocol.tokens_scored:,} tokens scored, {bos}, {protocol.dtype}."
     )
 
 

@@ -43,12 +43,8 @@ def encode_prompt(
     notices: list[str] = []
     bos = bos_id(tokenizer)
     ids = _chat_ids(tokenizer, prompt, notices) if chat else None
-    if ids is None:
-        ids = _plain(tokenizer, prompt)
-    if bos is not None:
-        while ids[:1] == [bos]:
-            ids = ids[1:]
-        ids = [bos, *ids]
+    templated = ids is not None
+    ids = _with_bos(ids if templated else _plain(tokenizer, prompt), bos)
     if not ids:
         starts = [i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None]
         if not starts:
@@ -57,9 +53,31 @@ def encode_prompt(
     if limit is not None and len(ids) > limit:
         notices.append(f"The prompt has {len(ids)} tokens and only {limit} fit the model's context; its beginning was "
                        "left out.")  # fmt: skip
+        if templated:
+            ids = _shorter_chat(tokenizer, prompt, bos, ids, limit)
         head = ids[:1] if bos is not None and limit > 1 else []
-        ids = head + ids[len(ids) - limit + len(head) :]
+        ids = head + ids[max(len(ids) - limit, 0) + len(head) :]
     return Prompt(tuple(ids), tuple(notices))
+
+
+def _with_bos(ids: list[int], bos: int | None) -> list[int]:
+    if bos is None:
+        return ids
+    while ids[:1] == [bos]:
+        ids = ids[1:]
+    return [bos, *ids]
+
+
+def _shorter_chat(
+    tokenizer: PreTrainedTokenizerBase, prompt: str, bos: int | None, ids: list[int], limit: int
+) -> list[int]:
+    """Shorten what the user typed until the whole chat fits, so that the template around it stays whole."""
+    typed = _plain(tokenizer, prompt)
+    keep = len(typed)
+    while len(ids) > limit and keep > len(ids) - limit:
+        keep -= len(ids) - limit
+        ids = _with_bos(_chat_ids(tokenizer, tokenizer.decode(typed[-keep:]).lstrip("\ufffd"), []), bos)
+    return ids
 
 
 def _plain(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -245,6 +245,9 @@ class _Pipeline:
                 run.protocols[name] = self._protocol(windows, dense.tokens_scored, self.slices.same_source[name])
                 for method, result in scores.items():
                     entry = run.method(method)
+                    if result.perplexity is None:
+                        run.warnings.append(f"The model repaired by {method} gives no finite perplexity on {name}.")
+                        continue
                     entry.perplexity[name] = result.perplexity
                     entry.damage[name] = math.log(result.perplexity / dense.perplexity)
                     entry.downstream = entry.downstream or result.downstream

@@ -179,8 +179,18 @@ def test_overflowing_states_are_an_error_not_a_picture():
 
     model = build(config_of("llama"))
     model.model.layers[2].mlp.down_proj.weight.mul_(1e38).mul_(1e10)
-    with pytest.raises(ModelError, match="float32"):
+    with pytest.raises(ModelError, match="weights are damaged"):
         drain(calibrate(LoadedModel.of(model, tokenizer()), windows(64), windows(64, 600)))
+
+
+def test_states_past_the_range_of_float16_ask_for_a_wider_dtype():
+    from tiny import build, config_of
+
+    model = build(config_of("llama"))
+    model.model.layers[2].mlp.down_proj.weight.mul_(1e5)
+    assert drain(calibrate(LoadedModel.of(model, tokenizer()), windows(64), windows(64, 600))).similarity is not None
+    with pytest.raises(ModelError, match="choose --dtype float32"):
+        drain(calibrate(LoadedModel.of(model.to(torch.float16), tokenizer()), windows(64), windows(64, 600)))
 
 
 def test_a_set_flag_stops_the_pass():

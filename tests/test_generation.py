@@ -287,3 +287,15 @@ def test_settings_that_make_no_sense_are_refused(settings, match):
 
 def test_half_a_surrogate_pair_is_survived():
     assert write({"original": TINY("llama")}, "bad \ud83d half", max_new_tokens=2).columns[0].error is None
+
+
+def test_a_chat_that_is_too_long_keeps_its_template_whole():
+    spoken = tokenizer(chat=True)
+    whole = spoken.decode(encode_prompt(spoken, "q", chat=True).ids)
+    for bos in (False, True):
+        spoken = tokenizer(chat=True, bos=bos)
+        cut = encode_prompt(spoken, "".join(f"{i} " for i in range(300)), chat=True, limit=100)
+        assert len(cut.ids) <= 100 and len(cut.ids) > 90 and "only 100 fit" in cut.notices[0]
+        text = spoken.decode(cut.ids, skip_special_tokens=False)
+        before, after = whole.split("q")[0].strip(), whole.rsplit("q", 1)[1].strip()
+        assert before in text and text.strip().endswith(after) and "298 299" in text

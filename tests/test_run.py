@@ -138,6 +138,13 @@ def test_resuming_before_the_gap_scores_exactly_what_the_whole_variant_scores(fa
         assert scores[name].perplexity == pytest.approx(math.exp(float(loss)), rel=1e-5), name
 
 
+def test_a_repair_that_gives_no_number_is_said_and_never_printed_as_one():
+    loaded, gap = LoadedModel.of(TINY("llama"), tokenizer()), range(2, 4)
+    broken = {"x": [Repair(gap, "state", torch.full((32, 32), float("nan")))], "none": []}
+    dense, scores, _ = drain(score(loaded, RemovedBlocks((gap,)), broken, Text()))
+    assert scores["x"].perplexity is None and scores["none"].perplexity > 1 and dense.perplexity > 1
+
+
 def test_a_method_without_meaning_is_said_and_the_others_go_on(text):
     payload = compare_json(drain(run(experiment(text, remove="0-1"), workspace(), parts=("boundary", "scores"))))
     replaceme = next(m for m in payload["methods"] if m["method"] == "replaceme")

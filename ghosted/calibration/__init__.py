@@ -30,6 +30,13 @@ SPLITS = ("calibration", "held_out")
 TOKENS_PER_BATCH = 2048  # about the fastest forward pass on a small machine; its states still fit a small memory
 
 
+def not_finite(what: str, dtype: str) -> ModelError:
+    """Return the error of a model whose ``what`` are not finite numbers in this dtype."""
+    if dtype == "float32":
+        return ModelError(f"The model's {what} are not finite numbers, even in float32; its weights are damaged.")
+    return ModelError(f"The model's {what} are not finite numbers in {dtype}; choose --dtype float32.")
+
+
 def windows_per_batch(batch: int | None, window: int) -> int:
     """Return how many windows go through the model at once; recorded, for bfloat16 results depend on it a little."""
     return batch or max(1, TOKENS_PER_BATCH // window)
@@ -200,9 +207,7 @@ def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
         hidden_forward(view, ids.to(result.loaded.device))
         states = recorder.states
         if not torch.isfinite(states[-1]).all():
-            raise ModelError(
-                f"The model's states overflow in {result.loaded.dtype}; choose float32 (--dtype float32) instead."
-            )
+            raise not_finite("states", result.loaded.dtype)
         if sums is not None:
             similarity, gaps = sums
             similarity.add(states)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from ghosted.calibration import not_finite
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.pruned import Repair, pruned_view, surviving_states
 from ghosted.removed import RemovedBlocks
@@ -37,12 +38,12 @@ class Score:
     """One model's score on one text.
 
     Attributes:
-        perplexity: exp of the mean loss in nats over the scored tokens.
+        perplexity: exp of the mean loss in nats over the scored tokens; ``None`` where that is no finite number.
         tokens_scored: how many tokens that was.
         downstream: surviving states after the first gap against the original's (variants only).
     """
 
-    perplexity: float
+    perplexity: float | None
     tokens_scored: int
     downstream: list[Downstream] = field(default_factory=list)
 
@@ -63,6 +64,9 @@ def score(
     Returns:
         The original's score, the variants' scores, and the self-check: whether a view with nothing removed gave the
         original's logits to the last bit.
+
+    Raises:
+        ModelError: the original's own logits are not finite numbers.
     """
     reference = pruned_view(loaded.model, RemovedBlocks())
     variants = {name: _Variant(loaded.model, removed, several) for name, several in repairs.items()}
@@ -84,6 +88,8 @@ def score(
                 variant.add(ids, states)
                 yield stage.step(len(ids))
     dense = Score(dense_loss.perplexity, dense_loss.tokens)
+    if dense.perplexity is None:
+        raise not_finite("logits", loaded.dtype)
     return dense, {name: variant.score() for name, variant in variants.items()}, same
 
 
@@ -127,9 +133,9 @@ class _Loss:
             self.tokens += len(target) - 1
 
     @property
-    def perplexity(self) -> float:
+    def perplexity(self) -> float | None:
         mean = self.total / max(self.tokens, 1)
-        return math.exp(mean) if mean < 700 else math.inf
+        return math.exp(mean) if mean < 700 else None  # false for NaN, too
 
 
 class _Drift:
