@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from ghosted import cache
 from ghosted.errors import Cancelled, GhostedError, InputError
 from ghosted.progress import Progress
 from ghosted.registry import members
@@ -87,9 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command is None:
             raise InputError(f"Name a command: {', '.join(known)}; see python -m ghosted --help.")
         module = known[args.command]
+        cache.Cache().check_limit()
         payload = module.run(args, line)
         line.clear()
-        print(json.dumps(payload, ensure_ascii=False) if args.json else module.table(payload))
+        print(json.dumps(payload, ensure_ascii=False) if args.json else module.table(payload), flush=True)
         return 0
     except Cancelled as stopped:
         return _fail(line, str(stopped), 130)
@@ -100,8 +102,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail(line, "This machine ran out of memory; take fewer tokens, a smaller batch or a smaller model.", 2)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return 0
+    except OSError as error:
+        _drop_stdout()
+        return _fail(line, f"The result cannot be written or a file cannot be read: {error.strerror or error}.", 2)
+
+
+def _drop_stdout() -> None:
+    """Let what is left in stdout's buffer go nowhere, so that the interpreter's own last flush is silent."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(line: _ProgressLine, sentence: str, code: int) -> int:

@@ -86,13 +86,17 @@ class Cache:
 
     @property
     def limit_bytes(self) -> int:
-        """Bytes kept at most."""
+        """Bytes kept at most; raises ``ResourceError`` where ``$GHOSTED_CACHE_LIMIT`` is no number."""
         if self._limit is not None:
             return self._limit
-        try:
-            return int(os.environ.get("GHOSTED_CACHE_LIMIT", ""))
-        except ValueError:
-            return DEFAULT_LIMIT
+        said = os.environ.get("GHOSTED_CACHE_LIMIT") or str(DEFAULT_LIMIT)
+        if not said.isdecimal():
+            raise ResourceError(f"GHOSTED_CACHE_LIMIT must be a whole number of bytes, not {said[:40]!r}.")
+        return int(said)
+
+    def check_limit(self) -> None:
+        """Raise ``ResourceError`` where the limit makes no sense, before any work is done for nothing."""
+        _ = self.limit_bytes
 
     def get(self, kind: str, key: str) -> Path | None:
         """Return the folder of a complete entry and mark it as used, or ``None``.

@@ -61,6 +61,12 @@ def add_flags(parser: argparse.ArgumentParser, fields: Iterable[str]) -> None:
         parser.add_argument(*flags, **options)
 
 
+def require_blocks(args: argparse.Namespace) -> None:
+    """Raise :class:`InputError` unless blocks (an empty list counts) or a criterion were named."""
+    if args.remove is None and args.criterion is None:
+        raise InputError('Name the blocks to remove, such as --remove 14-18, or --criterion cosine --count 5.')
+
+
 def experiment_from(args: argparse.Namespace) -> Experiment:
     """Build the experiment from parsed flags.
 

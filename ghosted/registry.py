@@ -37,7 +37,7 @@ def pick(package: str, name: str, kind: str) -> ModuleType:
     """
     known = members(package)
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         hint = f"did you mean {close[0]}?" if close else f"choose one of {listing(known)}."
         raise InputError(f"There is no {kind} {name[:60]!r}; {hint}")
     return known[name]

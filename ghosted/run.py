@@ -99,6 +99,8 @@ class _Pipeline:
         # Everything that can be refused without weights is refused before they are read.
         facts = self.workspace.facts(experiment)
         run.removed = RemovedBlocks.parse(experiment.remove, facts.blocks)
+        if experiment.criterion != "manual":
+            criteria.check_count(experiment.count, facts.blocks)
         self.slices = yield from self._early_slices(facts, parts)
         with self._timed("model"):
             loaded = yield from self.workspace.model(experiment, self.cancel)

@@ -49,6 +49,29 @@ def test_several_texts_are_told_apart_by_name(folder, capsys):
     assert payload["protocol"]["text.txt"]["same_source"] and not payload["protocol"]["other.txt"]["same_source"]
 
 
+def test_a_table_of_several_texts_keeps_its_columns_apart(folder, capsys):
+    (folder / "other.txt").write_text("".join(f"{i} is not {i + 1}; " for i in range(300)))
+    assert main(["compare", *SMALL, "--remove", "2", "--windows", "2", "--method", "ghosted",
+                 "--evaluate", "other.txt", "text.txt"]) == 0  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    head, row = (next(line for line in lines if line.startswith(word)) for word in ("method", "ghosted"))
+    assert len(row.split()) == 9 and head.split()[4:] == ["text", "1", "damage", "text", "2", "damage", "added"]
+    assert any(line.startswith("text 2: perplexity on text.txt") for line in lines)
+
+
+def test_a_full_disk_behind_stdout_is_one_sentence(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "ghosted", "models"], stdout=full, stderr=subprocess.PIPE,
+                              text=True, cwd=ROOT, timeout=60)  # fmt: skip
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left" in done.stderr
+
+
+def test_a_cache_limit_that_is_no_number_is_said(folder, monkeypatch, capsys):
+    monkeypatch.setenv("GHOSTED_CACHE_LIMIT", "abc")
+    assert main(["compare", *SMALL, "--remove", "2", "--windows", "2", "--method", "ghosted"]) == 2
+    assert "GHOSTED_CACHE_LIMIT must be" in capsys.readouterr().err
+
+
 def test_tables_are_for_people(folder, capsys):
     assert main(["compare", *SMALL, "--remove", "2-3", "--windows", "2"]) == 0
     table = capsys.readouterr().out
@@ -115,7 +138,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(folder, capsys, arguments, wo
 
 
 @pytest.mark.parametrize("argv", [[], ["nothing"], ["choose"], ["choose", "--criterion", "manual", "--count", "2"],
-                                  ["generate", "--remove", "2"], ["bench", "nothing"]])  # fmt: skip
+                                  ["generate", "--remove", "2"], ["compare"], ["generate", "--prompt", "A"],
+                                  ["generate", "--remove", "2", "--prompt", "  "], ["bench", "nothing"]])  # fmt: skip
 def test_a_wrong_command_is_one_sentence(argv, capsys):
     assert main(argv) == 2
     out, err = capsys.readouterr()

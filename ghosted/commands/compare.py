@@ -21,35 +21,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, Any]:
-    """Run the experiment without generation."""
+    """Run the experiment without generation.
+
+    Raises:
+        InputError: neither blocks nor a criterion were named.
+    """
+    flags.require_blocks(args)
     finished = drain(run_experiment(flags.experiment_from(args), parts=("boundary", "scores")), on_event)
     return compare_json(finished)
 
 
 def table(payload: dict[str, Any]) -> str:
-    """Return one line per method, the protocol beneath."""
-    lines = [
-        f"removed {payload['experiment']['remove'] or 'nothing'}",
-        f"dense perplexity {_text(payload['dense']['perplexity'])}",
-        "",
-        f"{'method':<18}{'calibration':>12}{'held-out':>10}{'median':>9}{'perplexity':>14}{'damage':>9}{'added':>10}",
-    ]
+    """Return one line per method, a pair of columns per scored text, the protocols beneath."""
+    dense = _by_text(payload["dense"]["perplexity"])
+    several = len(dense) > 1
+    lines = [f"removed {payload['experiment']['remove'] or 'nothing'}"]
+    lines += [f"dense perplexity{f' on {t}' if several else ''} {_number(x)}" for t, x in dense.items()]
+    names = [f"text {i}" if several else "perplexity" for i in range(1, len(dense) + 1)]
+    heads = ["calibration", "held-out", "median", *(h for name in names for h in (name, "damage")), "added"]
+    lines += ["", f"{'method':<18}" + "".join(f"{head:>12}" for head in heads)]
     for m in payload["methods"]:
         if "not_defined" in m:
             lines.append(f"{m['method']:<18}not defined: {m['not_defined']}")
             continue
-        r = m["residual"] or {}
-        numbers = [_text(r.get(k)) for k in ("calibration", "held_out", "median")]
-        lines.append(
-            f"{m['method']:<18}{numbers[0]:>12}{numbers[1]:>10}{numbers[2]:>9}"
-            f"{_text(m['perplexity']):>14}{_text(m['damage']):>9}{m['added_parameters']:>10,}"
-        )
-    return "\n".join([*lines, "", *_protocols(payload["protocol"]), *(f"! {w}" for w in payload["warnings"])])
+        r, perplexity, damage = m["residual"] or {}, _by_text(m["perplexity"]), _by_text(m["damage"])
+        cells = [_number(r.get(k)) for k in ("calibration", "held_out", "median")]
+        cells += [_number(values.get(t)) for t in dense for values in (perplexity, damage)]
+        lines.append(f"{m['method']:<18}" + "".join(f"{c:>12}" for c in (*cells, f"{m['added_parameters']:,}")))
+    keys = [f"text {i}: " if several else "" for i in range(1, len(dense) + 1)]
+    protocols = [key + line for key, line in zip(keys, _protocols(payload["protocol"]), strict=True)]
+    return "\n".join([*lines, "", *protocols, *(f"! {w}" for w in payload["warnings"])])
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(_text(v) for v in value.values())
+def _by_text(values: Any) -> dict[str, Any]:
+    return values if isinstance(values, dict) else {"": values}
+
+
+def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.4g}"
 
 

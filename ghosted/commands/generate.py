@@ -24,9 +24,10 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
     """Run the experiment up to the columns.
 
     Raises:
-        InputError: no prompt was given.
+        InputError: no prompt was given, or neither blocks nor a criterion were named.
     """
-    if not args.prompt:
+    flags.require_blocks(args)
+    if not (args.prompt or "").strip():
         raise InputError('Give the text to continue, such as --prompt "The river".')
     finished = drain(run_experiment(flags.experiment_from(args), parts=("columns",)), on_event)
     return {"columns": [column.to_json() for column in finished.columns], "warnings": finished.warnings}

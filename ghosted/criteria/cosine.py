@@ -7,7 +7,7 @@ Source: LLM-Streamline (arXiv 2403.19135), cosine per token.
 
 import numpy as np
 
-from ghosted.errors import InputError
+from ghosted.criteria import check_count
 from ghosted.removed import gap_name
 from ghosted.results import Candidate, Choice, Similarity
 
@@ -28,9 +28,7 @@ def choose(similarity: Similarity, count: int) -> Choice:
     Raises:
         InputError: ``count`` leaves no block, or is below 1.
     """
-    blocks = similarity.blocks
-    if not 1 <= count < blocks:
-        raise InputError(f"Cannot remove {count} of {blocks} blocks; choose a count from 1 to {blocks - 1}.")
+    check_count(count, similarity.blocks)
     scores = np.diagonal(similarity.cosine, offset=count)
     order = np.argsort(-scores, kind="stable")
     names = [gap_name(range(i, i + count)) for i in range(len(scores))]
