@@ -160,7 +160,7 @@ class Protocol:
         tokens_scored: tokens whose loss was averaged.
         bos: whether each window starts with a beginning-of-sequence token (never scored).
         dtype: the model's dtype.
-        same_source: whether the scored text is also the calibration text (other tokens of it).
+        same_source: whether the scored text is also the calibration text (other tokens or another split of it).
     """
 
     text: str
