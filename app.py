@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+from typing import NoReturn
 
 # Read by gradio when it is imported: nothing is sent anywhere.
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
@@ -12,13 +14,22 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+def refuse(message: str) -> NoReturn:
+    """End with one sentence and exit code 2."""
+    print(f"{message[0].upper()}{message[1:]}; see python app.py --help.", file=sys.stderr)
+    sys.exit(2)
+
+
 def main() -> None:
     """Launch the page on the loopback address, unless told otherwise."""
     flags = argparse.ArgumentParser(prog="app.py", description=__doc__)
     flags.add_argument("--port", type=int, default=None, help="port (default: the first free one from 7860)")
     flags.add_argument("--host", default=None, help="address, such as 0.0.0.0 (default: this machine only)")
     flags.add_argument("--open", action="store_true", help="open the page in the browser")
+    flags.error = refuse
     chosen = flags.parse_args()
+    if chosen.port is not None and not 0 < chosen.port < 65_536:
+        refuse(f"the port must be a number from 1 to 65535, not {chosen.port}")
 
     host = chosen.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
     alone = host in ("127.0.0.1", "localhost", "::1") and "SPACE_ID" not in os.environ
@@ -31,7 +42,11 @@ def main() -> None:
     options = look_and_feel() | {"server_port": chosen.port, "inbrowser": chosen.open}
     if chosen.host:
         options["server_name"] = chosen.host
-    build_page(local_paths=alone).launch(**options)
+    page = build_page(local_paths=alone)
+    try:
+        page.launch(**options)
+    except OSError as error:
+        refuse(f"the page cannot be served there ({str(error).splitlines()[0].rstrip('.')})")
 
 
 if __name__ == "__main__":

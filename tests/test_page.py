@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import warnings
@@ -271,3 +272,19 @@ def test_app_py_explains_its_flags_without_starting_anything():
 def test_the_fake_run_keeps_the_contract_of_the_real_one():
     run = drain(make_run(pace=0, steps=1)(Experiment(remove="3", prompt="x", max_new_tokens=2)))
     assert [c.method for c in run.columns] == ["original", *run.experiment.methods] and run.similarity.blocks == 30
+
+
+@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "70000"], ["--nonsense"]])
+def test_a_wrong_flag_of_the_app_is_one_sentence(arguments):
+    command = [sys.executable, str(ROOT / "app.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_one_sentence():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        arguments = [sys.executable, str(ROOT / "app.py"), "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "cannot be served there" in done.stderr and "Traceback" not in done.stderr
