@@ -37,8 +37,11 @@ def main() -> None:
         # Read by huggingface_hub when it is imported: visitors' models are not fetched with the owner's token.
         os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
 
+    from analysis.library import prepare_default
     from analysis.page import build_page, look_and_feel
 
+    if "SPACE_ID" in os.environ:
+        prepare_default()
     options = look_and_feel() | {"server_port": chosen.port, "inbrowser": chosen.open}
     if chosen.host:
         options["server_name"] = chosen.host

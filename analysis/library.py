@@ -5,6 +5,7 @@ Whatever pulls in torch is imported on first use, so that the page is up before 
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import Any
 
@@ -44,6 +45,17 @@ def run(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
     from ghosted.run import run as run_in
 
     return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel))
+
+
+def prepare_default() -> None:
+    """Fetch and convert the default model now, so that no visitor waits for it; the page comes up without it, too."""
+    from ghosted.errors import GhostedError
+    from ghosted.models import load_tokenizer
+
+    try:
+        load_tokenizer(Experiment().model)
+    except GhostedError as reason:
+        logging.getLogger(__name__).warning("the default model is not ready: %s", reason)
 
 
 @cache

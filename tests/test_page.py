@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from fake_run import NASTY, facts, make_run, similarity
 
-from analysis import columns, names, numbers, settings, tables
+from analysis import columns, library, names, numbers, settings, tables
 from analysis.page import build_page, look_and_feel
 from analysis.panels import layer_map, parts
 from analysis.settings import DEFAULT, FIELDS, experiment_from
-from ghosted.errors import InputError
+from ghosted.errors import InputError, ModelError
 from ghosted.experiment import Experiment
 from ghosted.progress import drain
 from ghosted.removed import RemovedBlocks
@@ -288,3 +288,15 @@ def test_a_port_that_is_taken_is_one_sentence():
         arguments = [sys.executable, str(ROOT / "app.py"), "--port", str(taken.getsockname()[1])]
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "cannot be served there" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_on_a_space_a_model_that_cannot_be_had_does_not_keep_the_page_down(monkeypatch, caplog):
+    asked = []
+
+    def unreachable(name):
+        asked.append(name)
+        raise ModelError("There is no network.")
+
+    monkeypatch.setattr("ghosted.models.load_tokenizer", unreachable)
+    library.prepare_default()
+    assert asked == ["smollm2-135m"] and "There is no network." in caplog.text
