@@ -72,20 +72,24 @@ def text(tmp_path):
     return tmp_path / "text.txt"
 
 
-def undisturbed(model, text, tmp_path, **more):
-    return survive(model, text, tmp_path / "undisturbed", 0, 0, **more)["methods"]
+def assert_as_undisturbed(found, model, text, tmp_path):
+    """The same numbers up to float32 rounding: kept statistics leave the held-out text to another batch shape."""
+    expected = survive(model, text, tmp_path / "undisturbed", 0, 0)
+    for ours, theirs in zip(found["methods"], expected["methods"], strict=True):
+        assert ours["perplexity"] == pytest.approx(theirs["perplexity"], rel=1e-5)
+        assert ours["residual"] == pytest.approx(theirs["residual"], rel=1e-5)
 
 
 def test_one_kill(tiny_gguf, text, tmp_path):
     found = survive(tiny_gguf, text, tmp_path / "cache", 1, 8)
-    assert found["methods"] == undisturbed(tiny_gguf, text, tmp_path)
+    assert_as_undisturbed(found, tiny_gguf, text, tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_many_kills(tiny_gguf, text, tmp_path):
     found = survive(tiny_gguf, text, tmp_path / "cache", 25, 12)
-    assert found["methods"] == undisturbed(tiny_gguf, text, tmp_path)
+    assert_as_undisturbed(found, tiny_gguf, text, tmp_path)
 
 
 @pytest.mark.soak
