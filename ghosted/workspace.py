@@ -45,7 +45,7 @@ class Workspace:
 
         if self.holds(experiment):
             return self.loaded.facts
-        return models.describe(experiment.model, experiment.revision)
+        return models.describe(experiment.model, experiment.revision, dtype=experiment.dtype)
 
     def holds(self, experiment: Experiment) -> bool:
         """Return whether the experiment's model is the one in memory."""
@@ -55,15 +55,16 @@ class Workspace:
     def model(self, experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[LoadedModel]:
         """Return the experiment's model, loading it if it is not the one in memory.
 
+        The one in memory is let go first, so ask :meth:`facts` before: whatever can be refused without weights is
+        refused there.
+
         Raises:
-            ModelError, ResourceError: it cannot be had; the model in memory is gone by then only if its successor
-                passed every check that is made before weights are read.
+            ModelError, ResourceError: it cannot be had.
         """
         from ghosted import models
 
         if self.holds(experiment):
             return self.loaded
-        self.facts(experiment)
         self.loaded = self._calibration = self._calibration_key = None
         self.loaded = yield from models.load(
             experiment.model, revision=experiment.revision, dtype=experiment.dtype, cancel=cancel

@@ -124,8 +124,3 @@ class GapStatistics:
     def ratios(self, basis: str) -> Tensor:
         """Return LinearPatch's ``(C,)`` scales d: the mean over sequences of the ratio of mean magnitudes."""
         return self.sums[f"ratios.{basis}"] / max(self.sequences, 1)
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether no state overflowed so far."""
-        return bool(torch.isfinite(self.sums["delta"]).all())
