@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from ghosted import cache
 from ghosted.errors import Cancelled, GhostedError, InputError
-from ghosted.progress import Progress
+from ghosted.progress import Note, Progress
 from ghosted.registry import members
 
 PACKAGES = ("ghosted.commands", "analysis.commands")
@@ -41,6 +41,10 @@ class _ProgressLine:
         self._tty, self._stage, self._next = sys.stderr.isatty(), "", time.monotonic() + self.EVERY
 
     def __call__(self, event: Any) -> None:
+        if isinstance(event, Note):
+            self.clear()
+            sys.stderr.write(f"{event}\n")
+            sys.stderr.flush()
         if not isinstance(event, Progress):
             return
         if self._tty:

@@ -16,6 +16,7 @@ from ghosted.removed import RemovedBlocks
 
 DEFAULT_METHODS = ("none", "linearpatch-diag", "linearpatch", "replaceme", "ghosted", "ghosted-weighted")
 DTYPES = ("auto", "float32", "bfloat16")
+FITS = ("independent", "sequential")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,11 @@ class Experiment:
         held_out: path or name of a held-out text; ``None`` takes the tokens after the calibration slice.
         evaluate: texts scored by perplexity; empty means the calibration text's next unused tokens.
         windows: windows scored per evaluation text.
-        ridge: λ relative to ``mean(diag G)``.
+        ridge: λ relative to ``mean(diag G)``, or ``auto``: chosen on held-out tokens.
+        rank: rank of the methods that have one, ``None`` for their default.
+        fit: how several gaps are fitted: ``independent`` (each from the unpruned model's states) or ``sequential``
+            (a later gap's X_pre comes from the model that is already pruned and repaired before it).
+        distill: steps of distillation after the fit, 0 for none.
         dtype: ``auto`` (measured on this machine), ``float32`` or ``bfloat16``.
         batch: windows per forward pass, ``None`` lets the machine decide.
         seed: seed of sampling and of generated text.
@@ -59,7 +64,10 @@ class Experiment:
     held_out: str | None = None
     evaluate: tuple[str, ...] = ()
     windows: int = 16
-    ridge: float = 1e-6
+    ridge: float | str = 1e-6
+    rank: int | None = None
+    fit: str = "independent"
+    distill: int = 0
     dtype: str = "auto"
     batch: int | None = None
     seed: int = 0
@@ -81,13 +89,20 @@ class Experiment:
             ("tokens", 2, 10**9), ("window", 2, 10**6), ("windows", 1, 10**6), ("max_new_tokens", 1, 4096),
         ):
             _whole(name, getattr(self, name), least, most)
-        for name in ("calibration_window", "batch"):
+        for name, least in (("calibration_window", 2), ("batch", 1), ("rank", 1)):
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1 if name == "batch" else 2, 10**6)
+                _whole(name, getattr(self, name), least, 10**6)
         _whole("seed", self.seed, 0, 2**63 - 1)
         _whole("count", self.count, 0, 10**4)
+        _whole("distill", self.distill, 0, 10**5)
+        if isinstance(self.ridge, str) and self.ridge != "auto":
+            raise InputError(f"ridge must be auto or a number from 0 to 1e+06, not {self.ridge[:40]!r}.")
+        if self.fit not in FITS:
+            raise InputError(f"There is no fit {self.fit!r}; choose one of {', '.join(FITS)}.")
         for name, most in (("ridge", 1e6), ("temperature", 100.0)):
             value = getattr(self, name)
+            if isinstance(value, str):
+                continue
             if not math.isfinite(value) or not 0 <= value <= most:
                 raise InputError(f"{name} must be a number from 0 to {most:g}, not {value}.")
         if self.dtype not in DTYPES:

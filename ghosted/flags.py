@@ -17,6 +17,11 @@ def names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def ridge(text: str) -> float | str:
+    """Read a ridge: a number, or ``auto``."""
+    return text if text == "auto" else float(text)
+
+
 _FLAGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "model": (("--model",), {"metavar": "NAME", "help": "catalogue name, owner/name on the Hub, folder or .gguf"}),
     "revision": (("--revision",), {"metavar": "REV", "help": "revision on the Hub"}),
@@ -31,7 +36,10 @@ _FLAGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "held_out": (("--held-out",), {"metavar": "TEXT", "help": "held-out text; default: what follows the calibration"}),
     "evaluate": (("--evaluate",), {"nargs": "+", "metavar": "TEXT", "help": "texts to score by perplexity"}),
     "windows": (("--windows",), {"type": int, "metavar": "N", "help": "windows scored per text"}),
-    "ridge": (("--ridge",), {"type": float, "metavar": "X", "help": "λ relative to mean(diag G)"}),
+    "ridge": (("--ridge",), {"type": ridge, "metavar": "X", "help": "λ over mean(diag G); auto: by held-out error"}),
+    "rank": (("--rank",), {"type": int, "metavar": "R", "help": "rank of the low-rank method"}),
+    "fit": (("--fit",), {"metavar": "F", "help": "of several gaps: independent or sequential"}),
+    "distill": (("--distill",), {"type": int, "metavar": "STEPS", "help": "train the operators on the original's logits"}),
     "dtype": (("--dtype",), {"metavar": "D", "help": "auto, float32 or bfloat16"}),
     "batch": (("--batch",), {"type": int, "metavar": "N", "help": "windows per forward pass"}),
     "seed": (("--seed",), {"type": int, "metavar": "N", "help": "seed of sampling and generated text"}),
@@ -44,7 +52,7 @@ _FLAGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 MODEL = ("model", "revision", "dtype", "batch", "seed")
 CALIBRATION = ("text", "tokens", "window", "calibration_window", "held_out")
 BLOCKS = ("remove", "criterion", "count")
-REPAIR = ("methods", "ridge")
+REPAIR = ("methods", "ridge", "rank", "fit", "distill")
 SCORING = ("evaluate", "windows")
 GENERATION = ("prompt", "chat", "temperature", "max_new_tokens")
 

@@ -35,6 +35,17 @@ class Progress:
         return f"{self.stage}: {self.done} of {self.total}{left}"
 
 
+@dataclass(frozen=True)
+class Note:
+    """A sentence that a person should read now, such as what the next stage will cost."""
+
+    text: str
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.text
+
+
 class CancelFlag:
     """A switch that one thread sets and the working thread checks between batches."""
 
@@ -72,6 +83,11 @@ class Stage:
         elapsed = time.monotonic() - self._start
         left = elapsed / self.done * (self.total - self.done) if self.done else None
         return Progress(self.name, self.done, self.total, left)
+
+
+def settled(value: Steps[Result] | Result) -> Steps[Result]:
+    """Return ``value``, run to its end first where it is a generator: short work need not be one."""
+    return (yield from value) if isinstance(value, Generator) else value
 
 
 def drain(steps: Steps[Result], on_event: Callable[[Any], None] | None = None) -> Result:

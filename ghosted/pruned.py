@@ -16,13 +16,13 @@ import torch
 from torch import nn
 
 from ghosted.errors import InputError, ModelError, NotDefined
-from ghosted.models.families import Family, blocks_of, find_family
+from ghosted.models.families import Family, blocks_of, find_family, norm_eps
 from ghosted.removed import RemovedBlocks, gap_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-FEATURES = ("state", "feed_forward")
+FEATURES = ("state", "normalised", "feed_forward")
 _STATES = "ghosted_surviving_states"
 _HOOKS = (
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
@@ -37,14 +37,20 @@ class Repair:
 
     Attributes:
         gap: the removed blocks it stands in for, half-open.
-        feature: what φ is. ``"state"``: the state that enters the gap. ``"feed_forward"``: what the feed-forward branch
-            of the block before the gap adds to the residual stream (ReplaceMe, arXiv 2505.02819).
+        feature: what φ is. ``"state"``: the state x that enters the gap. ``"normalised"``: x/rms(x), with the eps of
+            the norm that reads x next. ``"feed_forward"``: what the feed-forward branch of the block before the gap
+            adds to the residual stream (ReplaceMe, arXiv 2505.02819).
         M: ``(C, C)`` float32.
     """
 
     gap: range
     feature: str
     M: torch.Tensor
+
+
+def normalised(x: torch.Tensor, eps: float) -> torch.Tensor:
+    """Return x/√(mean(x²) + eps) per token: RMS normalisation without weight; ``x`` is ``(…, C)`` float32."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
 
 
 def pruned_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair] = ()) -> PreTrainedModel:
@@ -78,7 +84,8 @@ def pruned_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequenc
     _keep(view, view.get_submodule(family.blocks_path), kept)
     view.__dict__[_STATES] = (*kept, len(blocks))
     for repair in repairs:
-        _attach(view.get_submodule(family.blocks_path), repair, kept, family)
+        eps = norm_eps(model, repair.gap.stop)
+        _attach(view.get_submodule(family.blocks_path), repair, kept, family, eps)
     return view
 
 
@@ -175,12 +182,13 @@ def _configs(view: PreTrainedModel) -> Iterator[PreTrainedConfig]:
     yield from list(seen.values())
 
 
-def _attach(blocks: nn.ModuleList, repair: Repair, kept: Sequence[int], family: Family) -> None:
+def _attach(blocks: nn.ModuleList, repair: Repair, kept: Sequence[int], family: Family, eps: float) -> None:
     device = next(blocks[0].parameters()).device
     M = repair.M.to(device=device, dtype=torch.float32)
 
     def apply(x: torch.Tensor) -> torch.Tensor:
-        return x + (x.float() @ M).to(x.dtype)
+        phi = normalised(x.float(), eps) if repair.feature == "normalised" else x.float()
+        return x + (phi @ M).to(x.dtype)
 
     if repair.feature == "feed_forward":
         branch = blocks[kept.index(repair.gap.start - 1)].get_submodule(family.feed_forward)

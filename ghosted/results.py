@@ -57,6 +57,24 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a choice costs beside the calibrating pass.
+
+    Attributes:
+        tokens: tokens that go through the model, or a part of it, once more.
+        memory_bytes: memory needed beside the model and the calibration.
+    """
+
+    tokens: int
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        """Return the part of a sentence: ``450,560 more tokens through the model, about 0.3 GB more memory``."""
+        memory = f", about {self.memory_bytes / 1e9:.2g} GB more memory" if self.memory_bytes else ""
+        return f"{self.tokens:,} more tokens through the model{memory}"
+
+
+@dataclass(frozen=True)
 class Choice:
     """What a criterion chose, and by what margin.
 
@@ -68,6 +86,7 @@ class Choice:
         runner_up: the next best candidate, ``None`` if there is only one.
         near_tie: whether the margin to the runner-up is inside the spread over texts.
         candidates: every candidate's score.
+        cost: what it cost beside the calibrating pass.
     """
 
     criterion: str
@@ -77,6 +96,7 @@ class Choice:
     runner_up: Candidate | None
     near_tie: bool
     candidates: tuple[Candidate, ...]
+    cost: Cost = Cost(0, 0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``choose --json`` prints."""
@@ -87,6 +107,7 @@ class Choice:
             "higher_is_better": self.higher_is_better,
             "runner_up": runner and {"remove": runner.remove, "score": runner.score, "near_tie": self.near_tie},
             "candidates": [{"remove": c.remove, "score": c.score} for c in self.candidates],
+            "cost": vars(self.cost),
         }
 
 
@@ -130,6 +151,8 @@ class MethodResult:
         added_parameters: numbers the repair adds to the model.
         rank: eigenvalues of the Gram matrix that were kept (least-squares methods).
         dof: effective degrees of freedom Σ e/(e + λ).
+        ridge: the λ that was chosen, relative to ``mean(diag G)``, where it was.
+        condition: condition number of G over the kept eigenvalues.
         note: one sentence about how it was built, such as a fallback that was taken.
         not_defined: why the method has no meaning here; then all numbers are ``None``.
     """
@@ -143,6 +166,8 @@ class MethodResult:
     added_parameters: int = 0
     rank: int | None = None
     dof: float | None = None
+    ridge: float | None = None
+    condition: float | None = None
     note: str | None = None
     not_defined: str | None = None
 

@@ -10,12 +10,13 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ghosted import criteria, operators
 from ghosted.errors import NotDefined
 from ghosted.experiment import Experiment
-from ghosted.progress import CancelFlag, Stage, Steps
+from ghosted.progress import CancelFlag, Stage, Steps, settled
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import PARTS, MethodResult, Protocol, Run, Update
 from ghosted.workspace import Workspace
@@ -120,7 +121,8 @@ class _Pipeline:
             calibration = yield from self.workspace.calibration(experiment, self.slices, gaps, needs, self.cancel)
             run.similarity = calibration.similarity
             if not manual:
-                run.choice = criteria.criterion(experiment.criterion).choose(calibration.similarity, experiment.count)
+                evidence = criteria.Evidence(calibration.similarity, calibration, experiment.seed, self.cancel)
+                run.choice = yield from criteria.choose(experiment.criterion, evidence, experiment.count)
                 run.removed = RemovedBlocks.parse(run.choice.remove, loaded.blocks)
                 calibration = yield from self.workspace.calibration(
                     experiment, self.slices, run.removed.gaps, needs, self.cancel
@@ -149,22 +151,33 @@ class _Pipeline:
     def _fit(self, calibration: Calibration) -> Steps[None]:
         stage = Stage("solving", len(self.experiment.methods), self.cancel)
         with self._timed("solve"):
+            settings = []
+            for gap in self.run.removed.gaps:
+                settings.append((yield from self._settings(calibration, gap)))
             for name in self.experiment.methods:
                 yield stage.step()
                 result = MethodResult(name)
                 self.run.methods.append(result)
                 try:
-                    fits = [
-                        operators.method(name).fit(calibration.gaps[gap_name(gap)], self.experiment.ridge)
-                        for gap in self.run.removed.gaps
-                    ]
+                    fits = []
+                    for gap, its_settings in zip(self.run.removed.gaps, settings, strict=True):
+                        statistics = calibration.gaps[gap_name(gap)]
+                        fits.append((yield from settled(operators.method(name).fit(statistics, its_settings))))
                 except NotDefined as reason:
                     result.not_defined = str(reason)
                     continue
                 self.fitted[name] = fits
                 result.added_parameters = sum(f.added_parameters for f in fits)
                 if fits:
-                    result.rank, result.dof, result.note = fits[0].rank, fits[0].dof, fits[0].note
+                    for field in ("rank", "dof", "ridge", "condition", "note"):
+                        setattr(result, field, getattr(fits[0], field))
+
+    def _settings(self, calibration: Calibration, gap: range) -> Steps[operators.Settings]:
+        e, statistics, held_out = self.experiment, calibration.gaps[gap_name(gap)], None
+        if e.ridge == "auto":
+            held_out = yield from calibration.held_out_statistics(gap, statistics.needs, self.cancel)
+        read_again = partial(calibration.boundaries, "calibration", gap, statistics.wants_feed_forward)
+        return operators.Settings(e.ridge, e.rank, e.seed, held_out, read_again, self.cancel)
 
     def _boundary(self, calibration: Calibration) -> Steps[None]:
         from ghosted.scores.chained import chained_residuals
@@ -307,5 +320,5 @@ def _method_json(m: MethodResult, by_text: Any) -> dict[str, Any]:
     }
     if m.residual and len(m.gaps) > 1:
         entry["residual"]["gaps"] = {name: residual(r) for name, r in m.gaps.items()}
-    optional = {"rank": m.rank, "dof": m.dof, "note": m.note, "not_defined": m.not_defined}
+    optional = {name: getattr(m, name) for name in ("rank", "dof", "ridge", "condition", "note", "not_defined")}
     return entry | {key: value for key, value in optional.items() if value is not None}

@@ -23,11 +23,60 @@ class Solution:
         M: ``(C, C)`` float64.
         rank: eigenvalues of G that were kept.
         dof: effective degrees of freedom Σ e/(e + λ) over the kept eigenvalues.
+        condition: e_max/e_min over the kept eigenvalues of G, before λ.
     """
 
     M: Tensor
     rank: int
     dof: float
+    condition: float
+
+
+class Spectrum:
+    """The eigendecomposition G = V diag(e) Vᵀ with its cut-off, from which solutions for any λ are cheap.
+
+    Args:
+        G: ``(C, C)`` symmetric positive semi-definite Gram matrix, float64.
+
+    Attributes:
+        e: ``(C,)`` eigenvalues, ascending, not below 0.
+        V: ``(C, C)`` eigenvectors in columns.
+        kept: ``(C,)`` whether an eigenvalue is above C·2⁻⁵²·e_max.
+        scale: mean(diag G), what a ridge is relative to.
+    """
+
+    def __init__(self, G: Tensor) -> None:
+        e, self.V = torch.linalg.eigh(G)
+        self.e = e.clamp(min=0)
+        self.kept = self.e > self.floor
+        self.scale = G.diagonal().mean()
+
+    @property
+    def floor(self) -> Tensor:
+        """The cut-off C·2⁻⁵²·e_max: what lies below is rounding."""
+        return len(self.e) * EPSILON * self.e[-1]
+
+    @property
+    def rank(self) -> int:
+        """Eigenvalues kept."""
+        return int(self.kept.sum())
+
+    @property
+    def condition(self) -> float:
+        """e_max/e_min over the kept eigenvalues; 1 where none is kept."""
+        e = self.e[self.kept]
+        return float(e[-1] / e[0]) if len(e) else 1.0
+
+    def inverse(self, ridge: float) -> Tensor:
+        """Return ``(C,)`` 1/(e + λ) where the eigenvalue is kept, 0 elsewhere."""
+        shifted = torch.where(self.kept, self.e + ridge * self.scale, torch.ones_like(self.e))
+        return torch.where(self.kept, 1.0 / shifted, torch.zeros_like(self.e))
+
+    def solve(self, B: Tensor, ridge: float) -> Solution:
+        """Return (G + λI)⁺ B on the kept eigenvectors; ``B`` is ``(C, K)`` float64."""
+        gain = self.inverse(ridge)
+        M = self.V @ (gain[:, None] * (self.V.mT @ B))
+        return Solution(M, self.rank, float((gain * self.e).sum()), self.condition)
 
 
 def ridge_solve(G: Tensor, B: Tensor, ridge: float) -> Solution:
@@ -45,13 +94,7 @@ def ridge_solve(G: Tensor, B: Tensor, ridge: float) -> Solution:
         *Ghosted Layers* (2026), the unconstrained activation alignment M* = X_pre⁺ Δ; ridge as in Hoerl and
         Kennard (1970).
     """
-    e, V = torch.linalg.eigh(G)
-    floor = len(G) * EPSILON * e[-1].clamp(min=0)
-    kept = e > floor
-    lam = ridge * G.diagonal().mean()
-    gain = torch.where(kept, 1.0 / torch.where(kept, e + lam, torch.ones_like(e)), torch.zeros_like(e))
-    M = V @ (gain[:, None] * (V.mT @ B))
-    return Solution(M, rank=int(kept.sum()), dof=float((gain * e).sum()))
+    return Spectrum(G).solve(B, ridge)
 
 
 def residual_norm(M: Tensor, G: Tensor, B: Tensor, delta_squared: float) -> float | None:

@@ -57,7 +57,7 @@ def test_similarity_is_the_mean_over_tokens_of_the_per_token_cosine():
 def test_case_1_two_identity_blocks_are_found_and_cost_nothing():
     model = LoadedModel.of(PLANTED(), tokenizer())
     similarity = drain(calibrate(model, windows(512), windows(64, 600))).similarity
-    choice = criteria.criterion("cosine").choose(similarity, 2)
+    choice = criteria.criterion("cosine").choose(criteria.Evidence(similarity), 2)
     assert choice.remove == "14-15"
     assert choice.score == pytest.approx(1.0, abs=1e-6)
     ids = windows(64).rows[0][None]
@@ -78,7 +78,7 @@ def test_streamed_moments_equal_those_of_all_states(family):
     torch.testing.assert_close(statistics.moments("state_weighted").G, (pre * w).T @ (pre * w), rtol=1e-4, atol=1e-4)
     assert statistics.delta_squared == pytest.approx(float(delta.square().sum()), rel=1e-5)
     # What the branch before the gap adds, replaced by A + A M, must lead to the state that the fit predicts.
-    fitted = operators.method("replaceme").fit(statistics, 1e-6)
+    fitted = operators.method("replaceme").fit(statistics, operators.Settings(1e-6))
     assert fitted.M.shape == (32, 32) and torch.isfinite(fitted.M).all()
 
 
@@ -115,7 +115,7 @@ def test_case_14_bfloat16_states_keep_the_residual_of_a_float64_solve():
     text, gap = windows(2048), range(2, 4)
     calibration = drain(calibrate(model, text, windows(64, 2100), (gap,), NEEDS))
     statistics = calibration.gaps["2-3"]
-    fitted = operators.method("ghosted").fit(statistics, 0.0)
+    fitted = operators.method("ghosted").fit(statistics, operators.Settings(0.0))
     X = states_of(model.model, text.rows)
     pre, delta = X[2], X[4] - X[2]
     best = torch.linalg.lstsq(pre, delta).solution
@@ -133,7 +133,7 @@ def test_case_18_the_batch_size_changes_nothing_in_float32(batch):
     more = drain(calibrate(model, text, held, (gap,), NEEDS, batch=batch))
     assert abs(one.similarity.cosine - more.similarity.cosine).max() < 1e-5
     assert abs(one.similarity.block_influence - more.similarity.block_influence).max() < 1e-5
-    W = [operators.method("ghosted").fit(c.gaps["2-3"], 1e-6).M for c in (one, more)]
+    W = [operators.method("ghosted").fit(c.gaps["2-3"], operators.Settings(1e-6)).M for c in (one, more)]
     assert (W[0] - W[1]).norm() / W[0].norm() < 1e-5
 
 
@@ -141,7 +141,7 @@ def test_residuals_are_relative_to_plain_pruning_and_measured_on_each_token():
     model, text, held, gap = loaded(), windows(1024), windows(256, 1100), range(2, 4)
     calibration = drain(calibrate(model, text, held, (gap,), NEEDS))
     statistics = calibration.gaps["2-3"]
-    fitted = {m: operators.method(m).fit(statistics, 1e-6) for m in METHODS}
+    fitted = {m: operators.method(m).fit(statistics, operators.Settings(1e-6)) for m in METHODS}
     residuals = drain(boundary_residuals(calibration, gap, fitted, statistics))
     assert (residuals["none"].calibration, residuals["none"].held_out, residuals["none"].median) == (1.0, 1.0, 1.0)
     X = states_of(model.model, held.rows)
@@ -164,14 +164,14 @@ def test_linearpatch_scales_are_means_over_sequences_and_dead_channels_stay():
     expected = (post.abs().mean(1) / pre.abs().mean(1)).mean(0)
     expected[2] = 1.0
     torch.testing.assert_close(statistics.ratios("identity").float(), expected)
-    assert torch.isfinite(operators.method("linearpatch").fit(statistics, 0.0).M).all()
+    assert torch.isfinite(operators.method("linearpatch").fit(statistics, operators.Settings(0.0)).M).all()
 
 
 def test_a_gap_without_a_block_before_it_has_no_replaceme():
     statistics = drain(calibrate(loaded(), windows(128), windows(64, 600), (range(0, 2),), NEEDS)).gaps["0-1"]
     with pytest.raises(NotDefined, match="block 0"):
-        operators.method("replaceme").fit(statistics, 1e-6)
-    assert operators.method("ghosted").fit(statistics, 1e-6).M is not None
+        operators.method("replaceme").fit(statistics, operators.Settings(1e-6))
+    assert operators.method("ghosted").fit(statistics, operators.Settings(1e-6)).M is not None
 
 
 def test_overflowing_states_are_an_error_not_a_picture():

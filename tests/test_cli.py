@@ -88,7 +88,7 @@ def test_choose_needs_no_more_text_than_it_reads(folder, capsys):
     arguments = ["--model", "tiny-llama", "--calibration", "short.txt", "--tokens", "300", "--window", "64"]
     assert main(["choose", *arguments, "--criterion", "cosine", "--count", "2", "--json"]) == 0
     payload = json.loads(capsys.readouterr().out)
-    assert set(payload) == {"remove", "score", "higher_is_better", "runner_up", "candidates"}
+    assert set(payload) == {"remove", "score", "higher_is_better", "runner_up", "candidates", "cost"}
     assert set(payload["runner_up"]) == {"remove", "score", "near_tie"}
     assert len(payload["candidates"]) == 5
 

@@ -68,11 +68,12 @@ def test_shares_after_removing_14_to_18(removed_14_to_18):
 
 
 def test_cosine_chooses_12_to_16_in_a_near_tie_and_10_to_18(removed_14_to_18):
+    evidence = criteria.Evidence(removed_14_to_18.similarity)
     choose = criteria.criterion("cosine").choose
-    five = choose(removed_14_to_18.similarity, 5)
+    five = choose(evidence, 5)
     assert (five.remove, five.runner_up.remove, five.near_tie) == ("12-16", "11-15", True)
     assert five.score == pytest.approx(0.906, abs=0.003)
-    assert choose(removed_14_to_18.similarity, 9).remove == "10-18"
+    assert choose(evidence, 9).remove == "10-18"
 
 
 def test_where_the_sink_block_goes_the_smallest_error_ruins_the_model(space):
@@ -93,7 +94,8 @@ def test_case_5_states_are_block_inputs_not_the_normalised_last_one(space, remov
         hidden = space.loaded.model(ids, output_hidden_states=True).hidden_states
     wrong = torch.nn.functional.cosine_similarity(hidden[29].float(), hidden[30].float(), dim=-1).mean()
     assert float(wrong) < 0.2
-    ends = {c.remove for c in criteria.criterion("cosine").choose(removed_14_to_18.similarity, 1).candidates}
+    evidence = criteria.Evidence(removed_14_to_18.similarity)
+    ends = {c.remove for c in criteria.criterion("cosine").choose(evidence, 1).candidates}
     assert {"0", "29"} <= ends
 
 
@@ -121,7 +123,7 @@ def test_case_18_the_batch_size_changes_little_in_bfloat16(space):
         steps = calibrate(space.loaded, cut.calibration, cut.held_out, (range(12, 17),), needs, batch=batch)
         calibration = drain(steps)
         statistics = calibration.gaps["12-16"]
-        fitted = {"ghosted": operators.method("ghosted").fit(statistics, 1e-6)}
+        fitted = {"ghosted": operators.method("ghosted").fit(statistics, operators.Settings(1e-6))}
         residual = drain(boundary_residuals(calibration, range(12, 17), fitted, statistics))["ghosted"]
         found.append((calibration.similarity.cosine, residual.held_out))
     for cosine, held_out in found[1:]:

@@ -217,7 +217,8 @@ def test_one_gap_read_in_the_repaired_model_is_its_own_residual(text):
     e = experiment(text)
     cut = drain(slices(e, space.loaded))
     calibration = drain(space.calibration(e, cut, (gap,), operators.needs(DEFAULT_METHODS)))
-    fitted = {m: operators.method(m).fit(calibration.gaps["2-3"], 1e-6) for m in ("none", "replaceme", "ghosted")}
+    settings, names = operators.Settings(1e-6), ("none", "replaceme", "ghosted")
+    fitted = {m: operators.method(m).fit(calibration.gaps["2-3"], settings) for m in names}
     repairs = {m: [Repair(gap, f.feature, f.M.float())] if f.M is not None else [] for m, f in fitted.items()}
     alone = drain(boundary_residuals(calibration, gap, fitted, calibration.gaps["2-3"]))
     chained = drain(chained_residuals(calibration, RemovedBlocks((gap,)), repairs))

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ghosted.calibration.similarity import SimilaritySums
 from ghosted.calibration.statistics import Boundary, GapStatistics
 from ghosted.calibration.store import DEFAULT_BYTES, StateStore, bytes_per_token
 from ghosted.errors import ModelError, NotDefined
-from ghosted.models.families import Family, find_family
+from ghosted.models.families import Family, find_family, norm_eps
 from ghosted.progress import CancelFlag, Progress, Stage, Steps
 from ghosted.pruned import check_feed_forward, pruned_view
 from ghosted.removed import RemovedBlocks, gap_name
@@ -78,7 +79,8 @@ class Calibration:
             reason = str(why)
         return GapStatistics(
             gap, self.loaded.width, needs, no_feed_forward=reason,
-            merges=self.family.merge_into is not None, device=self.loaded.device,
+            merges=self.family.merge_into is not None, eps=norm_eps(self.loaded.model, gap.stop),
+            device=self.loaded.device,
         )
 
     def knows(self, gaps: Sequence[range], needs: frozenset[str]) -> bool:
@@ -112,6 +114,17 @@ class Calibration:
         self.gaps[gap_name(gap)] = statistics
         return statistics
 
+    def held_out_statistics(
+        self, gap: range, needs: frozenset[str], cancel: CancelFlag | None = None
+    ) -> Steps[GapStatistics]:
+        """Return a gap's statistics on the held-out windows, for methods that choose by them."""
+        statistics = self.new_statistics(gap, needs)
+        stage = Stage(f"reading held-out text at {gap_name(gap)}", len(self.splits["held_out"]), cancel)
+        for boundary in self.boundaries("held_out", gap, statistics.wants_feed_forward):
+            statistics.add(boundary)
+            yield stage.step(len(boundary.pre))
+        return statistics
+
     def complete(self, split: str) -> bool:
         """Return whether the store holds every window of a split."""
         return len(self.stores[split]) == len(self.splits[split])
@@ -131,6 +144,29 @@ class Calibration:
             yield from self._stored_boundaries(split, gap, feed_forward)
         else:
             yield from self._fresh_boundaries(split, gap, feed_forward)
+
+    def states(self, split: str, windows: int | None = None) -> Iterator[tuple[Tensor, list[Tensor]]]:
+        """Yield ids ``(b, t)`` and the L + 1 states ``(b, t, C)`` of a split, batch by batch.
+
+        They come from the store, one window at a time, where it holds what is asked for; else the model runs again.
+
+        Args:
+            split: ``calibration`` or ``held_out``.
+            windows: only the first so many; all by default.
+        """
+        wanted = self.splits[split] if windows is None else self.splits[split].first(windows)
+        if len(self.stores[split]) >= len(wanted):
+            everything = range(self.loaded.blocks + 1)
+            for row, states in zip(wanted.rows, self.stores[split].windows(*everything), strict=False):
+                yield row[None].to(self.loaded.device), [s.to(self.loaded.device) for s in states]
+            return
+        view = pruned_view(self.loaded.model, RemovedBlocks())
+        with recording(view) as recorder:
+            for ids in wanted.batches(self.batch):
+                ids = ids.to(self.loaded.device)
+                hidden_forward(view, ids)
+                yield ids, list(recorder.states)
+                recorder.clear()
 
     def _stored_boundaries(self, split: str, gap: range, feed_forward: bool) -> Iterator[Boundary]:
         before = gap.start - 1 if feed_forward else gap.start

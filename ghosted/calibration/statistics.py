@@ -1,7 +1,8 @@
 """What must be remembered of a gap's two boundaries? Additive moments: O(C²) memory for any number of tokens.
 
-Names of the statistics (a method's ``NEEDS``): ``state`` (G = X_preᵀX_pre, B = X_preᵀΔ), ``state_weighted`` (the same
-with token weights 1/‖x_post‖²), ``feed_forward`` (A in place of X_pre) and ``ratios`` (LinearPatch's channel scales).
+Names of the statistics (a method's ``NEEDS``): ``state`` (G = X_preᵀX_pre, B = X_preᵀΔ), ``normalised`` (the same with
+x/rms(x) in place of x), ``feed_forward`` (with A in place of x), each also ``…_weighted`` (with token weights
+1/‖x_post‖²), and ``ratios`` (LinearPatch's channel scales).
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ from torch import Tensor
 
 from ghosted.errors import NotDefined
 from ghosted.hadamard import rotation
+from ghosted.pruned import normalised
 
-MOMENTS = ("state", "state_weighted", "feed_forward")
+MOMENTS = {  # name: (feature, weighted)
+    "state": ("state", False),
+    "state_weighted": ("state", True),
+    "normalised": ("normalised", False),
+    "normalised_weighted": ("normalised", True),
+    "feed_forward": ("feed_forward", False),
+}
 BASES = ("identity", "rotated")
 
 
@@ -40,6 +48,18 @@ class Boundary:
     post: Tensor
     feed_forward: Tensor | None = None
 
+    def __getitem__(self, row: int) -> Boundary:
+        """Return one window of the batch, as a batch of one."""
+        one = slice(row, row + 1)
+        return Boundary(self.pre[one], self.post[one], None if self.feed_forward is None else self.feed_forward[one])
+
+    def features(self, feature: str, eps: float) -> Tensor:
+        """Return what a repair's M multiplies, ``(b, t, C)`` float32; ``eps`` is that of ``normalised``."""
+        if feature == "feed_forward":
+            return self.feed_forward.float()
+        pre = self.pre.float()
+        return normalised(pre, eps) if feature == "normalised" else pre
+
 
 class GapStatistics:
     """The additive statistics of one gap.
@@ -50,24 +70,26 @@ class GapStatistics:
         needs: names of the statistics to accumulate.
         no_feed_forward: why the feed-forward branch before this gap has no meaning here, if so.
         merges: whether a linear map on that branch merges exactly into the model's weights.
+        eps: of the norm that reads the state after the gap; the feature ``normalised`` uses it.
         device: where the sums live.
     """
 
     def __init__(
         self, gap: range, width: int, needs: frozenset[str], *, no_feed_forward: str | None = None,
-        merges: bool = True, device: str = "cpu",
+        merges: bool = True, eps: float = 1e-6, device: str = "cpu",
     ) -> None:
-        self.gap, self.width, self.needs = gap, width, needs
+        self.gap, self.width, self.needs, self.eps = gap, width, needs, eps
         self.no_feed_forward, self.merges = no_feed_forward, merges
         self.tokens = self.sequences = 0
-        kinds = [k for k in MOMENTS if k in needs and not (k == "feed_forward" and no_feed_forward)]
-        if "state" not in kinds and needs:
-            kinds.append("state")  # the residual of every linear method is read off these
+        wanted = {k for k in MOMENTS if k in needs and not (k == "feed_forward" and no_feed_forward)}
+        if needs:  # a method's residual is read off the unweighted moments of its feature
+            wanted |= {"state"} | {MOMENTS[k][0] for k in wanted}
+        self._kinds = tuple(k for k in MOMENTS if k in wanted)
         def new(*shape: int) -> Tensor:
             return torch.zeros(*shape, dtype=torch.float64, device=device)
 
         self.sums: dict[str, Tensor] = {"delta": new(1)}
-        for kind in kinds:
+        for kind in self._kinds:
             self.sums[f"{kind}.G"], self.sums[f"{kind}.B"] = new(width, width), new(width, width)
         if "ratios" in needs:
             self.sums |= {f"ratios.{basis}": new(width) for basis in BASES}
@@ -82,17 +104,16 @@ class GapStatistics:
         """Add a batch of whole windows; states are promoted to float32, sums are float64."""
         # One window at a time: sums then do not depend on the batch size, and a sequence is what LinearPatch means.
         for i in range(len(boundary.pre)):
-            pre, post = boundary.pre[i].float(), boundary.post[i].float()
+            window = boundary[i]
+            pre, post = window.pre[0].float(), window.post[0].float()
             delta = post - pre
             self.tokens, self.sequences = self.tokens + len(pre), self.sequences + 1
             self.sums["delta"] += delta.double().square().sum()
-            if "state.G" in self.sums:
-                self._add_moments("state", pre, delta)
-            if "state_weighted.G" in self.sums:
-                weight = post.norm(dim=-1, keepdim=True).clamp(min=1e-12).reciprocal()
-                self._add_moments("state_weighted", pre * weight, delta * weight)
-            if self.wants_feed_forward:
-                self._add_moments("feed_forward", boundary.feed_forward[i].float(), delta)
+            weight = post.norm(dim=-1, keepdim=True).clamp(min=1e-12).reciprocal()
+            for kind in self._kinds:
+                feature, weighted = MOMENTS[kind]
+                phi = window.features(feature, self.eps)[0]
+                self._add_moments(kind, *((phi * weight, delta * weight) if weighted else (phi, delta)))
             if "ratios" in self.needs:
                 self._add_ratio("identity", pre, post)
                 self._add_ratio("rotated", pre @ self._Q, post @ self._Q)

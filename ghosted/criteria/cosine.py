@@ -7,38 +7,22 @@ Source: LLM-Streamline (arXiv 2403.19135), cosine per token.
 
 import numpy as np
 
-from ghosted.criteria import check_count
-from ghosted.removed import gap_name
-from ghosted.results import Candidate, Choice, Similarity
+from ghosted.criteria import Evidence, best_of, check_count
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Choice
 
 NAME, LABEL, ORDER = "cosine", "cosine similarity", 10
 
 
-def choose(similarity: Similarity, count: int) -> Choice:
-    """Choose ``count`` contiguous blocks.
-
-    Args:
-        similarity: of all pairs of states.
-        count: blocks to remove, 1 ≤ count < L.
-
-    Returns:
-        The choice. It is a near tie when the margin to the runner-up is inside the spread over texts: at most one
-        standard deviation, over groups of windows, of the difference between the two scores.
+def choose(evidence: Evidence, count: int) -> Choice:
+    """Choose ``count`` contiguous blocks, 1 ≤ count < L, from the similarity of all pairs of states.
 
     Raises:
         InputError: ``count`` leaves no block, or is below 1.
     """
+    similarity = evidence.similarity
     check_count(count, similarity.blocks)
     scores = np.diagonal(similarity.cosine, offset=count)
-    order = np.argsort(-scores, kind="stable")
-    names = [gap_name(range(i, i + count)) for i in range(len(scores))]
-    candidates = tuple(Candidate(name, float(s)) for name, s in zip(names, scores, strict=True))
-    runner_up, near_tie = None, False
-    best = int(order[0])
-    if len(order) > 1:
-        second = int(order[1])
-        runner_up = candidates[second]
-        by_text = np.diagonal(similarity.by_text, offset=count, axis1=1, axis2=2)
-        spread = float(np.std(by_text[:, best] - by_text[:, second]))
-        near_tie = bool(scores[best] - scores[second] <= spread)
-    return Choice(NAME, names[best], float(scores[best]), True, runner_up, near_tie, candidates)
+    runs = [RemovedBlocks.of(range(i, i + count)) for i in range(len(scores))]
+    by_text = np.diagonal(similarity.by_text, offset=count, axis1=1, axis2=2)
+    return best_of(NAME, runs, scores, by_text, higher_is_better=True)

@@ -1,12 +1,13 @@
 """The blocks are chosen by hand: on the layer map, or with ``--remove``."""
 
+from ghosted.criteria import Evidence
 from ghosted.errors import InputError
-from ghosted.results import Choice, Similarity
+from ghosted.results import Choice
 
 NAME, LABEL, ORDER = "manual", "chosen by hand", 0
 
 
-def choose(similarity: Similarity, count: int) -> Choice:
+def choose(evidence: Evidence, count: int) -> Choice:
     """Refuse: there is nothing to compute.
 
     Raises:

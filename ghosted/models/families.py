@@ -92,6 +92,22 @@ def blocks_of(model: nn.Module) -> nn.ModuleList:
     return model.get_submodule(_blocks_path(model, config.num_hidden_layers, config.model_type))
 
 
+def norm_eps(model: nn.Module, state: int) -> float:
+    """Return the eps of the norm that reads ``state`` first: in block ``state``, or before the head."""
+    blocks = blocks_of(model)
+    if state < len(blocks):
+        readers = list(blocks[state].modules())
+    else:  # the decoder's own norm after its blocks, else the last block's (OPT that normalises after adding)
+        readers = [*reversed(list(model.base_model.modules())[1:]), *blocks[-1].modules()]
+        inside = {id(module) for block in blocks for module in block.modules()}
+        readers.sort(key=lambda module: id(module) in inside)
+    for module in readers:
+        eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+        if isinstance(eps, float):
+            return eps
+    return 1e-6
+
+
 def _decoder_config(model: nn.Module):
     config = model.config.get_text_config(decoder=True)
     if not isinstance(getattr(config, "num_hidden_layers", None), int):

@@ -6,15 +6,13 @@ Cost: one eigendecomposition of order C.
 Source: Yun, Jo, Karimireddy and Lee, *Ghosted Layers* (2026).
 """
 
-from ghosted.operators import Fitted
-from ghosted.solve import ridge_solve
+from ghosted.operators import Fitted, Settings
+from ghosted.operators._least_squares import least_squares
 
 NAME, LABEL, ORDER = "ghosted", "ghosted", 40
 NEEDS = frozenset({"state"})
 
 
-def fit(statistics, ridge: float) -> Fitted:
+def fit(statistics, settings: Settings) -> Fitted:
     """Fit from the ``state`` moments G = X_preᵀX_pre and B = X_preᵀΔ."""
-    moments = statistics.moments("state")
-    solution = ridge_solve(moments.G, moments.B, ridge)
-    return Fitted("state", solution.M, len(moments.G) ** 2, solution.rank, solution.dof)
+    return least_squares(statistics, "state", settings, statistics.width**2)

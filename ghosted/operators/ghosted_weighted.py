@@ -6,15 +6,13 @@ Cost: as ``ghosted``.
 Source: ours; not in the paper.
 """
 
-from ghosted.operators import Fitted
-from ghosted.solve import ridge_solve
+from ghosted.operators import Fitted, Settings
+from ghosted.operators._least_squares import least_squares
 
 NAME, LABEL, ORDER = "ghosted-weighted", "ghosted, weighted", 50
 NEEDS = frozenset({"state", "state_weighted"})
 
 
-def fit(statistics, ridge: float) -> Fitted:
+def fit(statistics, settings: Settings) -> Fitted:
     """Fit from the ``state_weighted`` moments."""
-    moments = statistics.moments("state_weighted")
-    solution = ridge_solve(moments.G, moments.B, ridge)
-    return Fitted("state", solution.M, len(moments.G) ** 2, solution.rank, solution.dof)
+    return least_squares(statistics, "state_weighted", settings, statistics.width**2)

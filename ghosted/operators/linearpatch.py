@@ -9,14 +9,14 @@ Source: LinearPatch (arXiv 2505.24680).
 import torch
 
 from ghosted.hadamard import rotation
-from ghosted.operators import Fitted
+from ghosted.operators import Fitted, Settings
 
 NAME, LABEL, ORDER = "linearpatch", "LinearPatch", 20
 NEEDS = frozenset({"ratios"})
 
 
-def fit(statistics, ridge: float) -> Fitted:
-    """Fit from the ``ratios`` of :class:`~ghosted.calibration.statistics.GapStatistics`; ``ridge`` is not used."""
+def fit(statistics, settings: Settings) -> Fitted:
+    """Fit from the ``ratios`` of :class:`~ghosted.calibration.statistics.GapStatistics`; no setting matters."""
     d = statistics.ratios("rotated")
     Q, is_hadamard = rotation(len(d))
     Q = torch.from_numpy(Q).to(d)

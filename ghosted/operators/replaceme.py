@@ -7,20 +7,18 @@ that normalise the branch's output. Cost: one eigendecomposition of order C.
 Source: ReplaceMe (arXiv 2505.02819), its least-squares variant.
 """
 
-from ghosted.operators import Fitted
-from ghosted.solve import ridge_solve
+from ghosted.operators import Fitted, Settings
+from ghosted.operators._least_squares import least_squares
 
 NAME, LABEL, ORDER = "replaceme", "ReplaceMe", 30
 NEEDS = frozenset({"feed_forward"})
 
 
-def fit(statistics, ridge: float) -> Fitted:
+def fit(statistics, settings: Settings) -> Fitted:
     """Fit from the ``feed_forward`` moments.
 
     Raises:
         NotDefined: the gap starts at block 0, or the family's feed-forward branch is not known.
     """
-    moments = statistics.moments("feed_forward")
-    solution = ridge_solve(moments.G, moments.B, ridge)
-    added = 0 if statistics.merges else len(moments.G) ** 2
-    return Fitted("feed_forward", solution.M, added, solution.rank, solution.dof)
+    added = 0 if statistics.merges else statistics.width**2
+    return least_squares(statistics, "feed_forward", settings, added)

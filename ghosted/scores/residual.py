@@ -62,7 +62,7 @@ def boundary_residuals(
         for name, repair in fitted.items():
             error = yardstick
             if repair.M is not None:
-                source = pre if repair.feature == "state" else boundary.feed_forward.float().flatten(0, 1)
+                source = boundary.features(repair.feature, statistics.eps).flatten(0, 1)
                 error = (source @ M[name] - delta).double().square().sum(-1)
             ratios[name].add(error, yardstick)
         yield stage.step(len(boundary.pre))
