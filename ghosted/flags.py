@@ -39,7 +39,7 @@ _FLAGS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "ridge": (("--ridge",), {"type": ridge, "metavar": "X", "help": "λ over mean(diag G); auto: by held-out error"}),
     "rank": (("--rank",), {"type": int, "metavar": "R", "help": "rank of the low-rank method"}),
     "fit": (("--fit",), {"metavar": "F", "help": "of several gaps: independent or sequential"}),
-    "distill": (("--distill",), {"type": int, "metavar": "STEPS", "help": "train the operators on the original's logits"}),
+    "distill": (("--distill",), {"type": int, "metavar": "STEPS", "help": "train on the original's logits"}),
     "dtype": (("--dtype",), {"metavar": "D", "help": "auto, float32 or bfloat16"}),
     "batch": (("--batch",), {"type": int, "metavar": "N", "help": "windows per forward pass"}),
     "seed": (("--seed",), {"type": int, "metavar": "N", "help": "seed of sampling and generated text"}),
