@@ -28,6 +28,8 @@ class Similarity:
         by_text: ``(groups, L+1, L+1)`` the mean cosine of groups of windows: its spread over texts.
         norms: ``(L+1, window)`` mean norm of each state by position in the window.
         tokens: how many tokens were averaged.
+        angle: ``(L+1, L+1)`` mean over windows of arccos(cosine)/π of the last token's states.
+        angle_by_text: ``(groups, L+1, L+1)`` the same of groups of windows.
     """
 
     cosine: np.ndarray
@@ -36,6 +38,8 @@ class Similarity:
     by_text: np.ndarray
     norms: np.ndarray
     tokens: int
+    angle: np.ndarray | None = None
+    angle_by_text: np.ndarray | None = None
 
     @property
     def blocks(self) -> int:

@@ -21,7 +21,7 @@ from ghosted.errors import ResourceError
 from ghosted.removed import gap_name
 from ghosted.results import Similarity
 
-KIND, VERSION = "calibrations", 2
+KIND, VERSION = "calibrations", 3
 
 
 def key(calibration_key: Sequence[Any], gaps: Sequence[range], needs: frozenset[str]) -> str:

@@ -1,10 +1,13 @@
 """How alike are the states of all L + 1 boundaries? Every pair's per-token cosine, in one small product per token.
 
 The Gram matrix of a token's L + 1 states holds all their dot products; its diagonal is the squared norms. From it
-come the per-token cosine (mean and histogram), the cosine over flattened states, and the norms by position.
+come the per-token cosine (mean and histogram), the cosine over flattened states, and the norms by position. Of each
+window's last token the angle is kept as well.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -32,6 +35,8 @@ class SimilaritySums:
         self._pairs = torch.triu_indices(n, n, device=device)
         self._cosine = torch.zeros(GROUPS, n, n, dtype=torch.float64, device=device)
         self._group_tokens = torch.zeros(GROUPS, dtype=torch.float64)
+        self._angle = torch.zeros(GROUPS, n, n, dtype=torch.float64, device=device)
+        self._group_windows = torch.zeros(GROUPS, dtype=torch.float64)
         self._dots = torch.zeros(n, n, dtype=torch.float64, device=device)
         self._histogram = torch.zeros(self._pairs.shape[1] * BINS, dtype=torch.int64, device=device)
         self._offsets = torch.arange(self._pairs.shape[1], device=device) * BINS
@@ -51,6 +56,8 @@ class SimilaritySums:
                 self._add_chunk([s[row, part] for s in states], group, part)
             self._norm_count[:length] += 1
             self._group_tokens[group] += length
+            self._group_windows[group] += 1
+            self._angle[group] += _angles(torch.stack([s[row, -1] for s in states]))
             self._windows += 1
 
     def _add_chunk(self, states: list[Tensor], group: int, part: slice) -> None:
@@ -72,7 +79,10 @@ class SimilaritySums:
         """Return the means so far, as numpy arrays."""
         n = len(self._dots)
         used = self._group_tokens > 0
-        by_text = (self._cosine[used.to(self._cosine.device)].cpu() / self._group_tokens[used][:, None, None]).numpy()
+        where = used.to(self._cosine.device)
+        by_text = (self._cosine[where].cpu() / self._group_tokens[used][:, None, None]).numpy()
+        angle_by_text = (self._angle[where].cpu() / self._group_windows[used][:, None, None]).numpy()
+        angle = self._angle.sum(0).cpu().numpy() / float(self._group_windows.sum())
         total = float(self._group_tokens.sum())
         cosine = self._cosine.sum(0).cpu().numpy() / total
         norm = self._dots.diagonal().sqrt()
@@ -83,4 +93,17 @@ class SimilaritySums:
         histogram[first, second] = histogram[second, first] = counts
         seen = self._norm_count > 0
         norms = (self._norms[seen.to(self._norms.device)].cpu() / self._norm_count[seen][:, None]).numpy().T
-        return Similarity(cosine, flattened, histogram, by_text.astype(np.float32), norms, int(total))
+        return Similarity(
+            cosine, flattened, histogram, by_text.astype(np.float32), norms, int(total), angle,
+            angle_by_text.astype(np.float32),
+        )
+
+
+def _angles(states: Tensor) -> Tensor:
+    """Return arccos(cosine)/π of each pair of one token's states ``(L+1, C)``.
+
+    In float64: near 1 an error of the cosine becomes its root in the angle.
+    """
+    x = states.double()
+    unit = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+    return (unit @ unit.T).clamp_(-1.0, 1.0).acos_() / math.pi

@@ -8,7 +8,7 @@ so it resumes from the original's state there. Windows do not overlap; a window'
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -70,9 +70,9 @@ def score(
     """
     reference = pruned_view(loaded.model, RemovedBlocks())
     variants = {name: _Variant(loaded.model, removed, several) for name, several in repairs.items()}
-    batch = _windows_per_batch(loaded, windows.window)
+    batch = scoring_batch(loaded, windows.window)
     stage = Stage("scoring", len(windows) * (1 + len(variants)), cancel)
-    dense_loss, same = _Loss(), True
+    dense_loss, same = Loss(), True
     with torch.inference_mode():
         for number, ids in enumerate(windows.batches(batch)):
             ids = ids.to(loaded.device)
@@ -101,7 +101,7 @@ class _Variant:
         self._start = max(first.start - 1, 0)
         shared = RemovedBlocks.of([*range(self._start), *removed.blocks])
         self._resumed = Resumed(pruned_view(model, shared, repairs))
-        self._loss, self._drift = _Loss(), _Drift(surviving_states(self._resumed.view), first.stop)
+        self._loss, self._drift = Loss(), _Drift(surviving_states(self._resumed.view), first.stop)
 
     def add(self, ids: Tensor, states: list[Tensor]) -> None:
         """Score a batch ``(b, t)`` whose states in the original are ``states``."""
@@ -114,26 +114,35 @@ class _Variant:
         return Score(self._loss.perplexity, self._loss.tokens, self._drift.result())
 
 
-def _windows_per_batch(loaded: LoadedModel, window: int) -> int:
+def scoring_batch(loaded: LoadedModel, window: int) -> int:
+    """Return how many windows are scored at once, so that their logits stay within :data:`LOGIT_BYTES`."""
     vocabulary = loaded.model.config.get_text_config().vocab_size
     size = window * vocabulary * next(loaded.model.parameters()).element_size()
     return max(1, min(8, LOGIT_BYTES // size))
 
 
-class _Loss:
+def chunk_losses(logits: Tensor, ids: Tensor) -> Iterator[Tensor]:
+    """Yield the summed next-token losses in nats of one window's ``(t, V)`` logits, a few tokens at a time."""
+    for part, next_ids in zip(logits[:-1].split(CHUNK), ids[1:].split(CHUNK), strict=True):
+        yield F.cross_entropy(part.float(), next_ids, reduction="sum")
+
+
+class Loss:
     """Sum of the next-token losses in nats."""
 
     def __init__(self) -> None:
         self.total, self.tokens = 0.0, 0
 
     def add(self, logits: Tensor, ids: Tensor) -> None:
+        """Add a batch: logits ``(b, t, V)`` and ids ``(b, t)``."""
         for row, target in zip(logits, ids, strict=True):
-            for part, next_ids in zip(row[:-1].split(CHUNK), target[1:].split(CHUNK), strict=True):
-                self.total += float(F.cross_entropy(part.float(), next_ids, reduction="sum"))
+            for part in chunk_losses(row, target):
+                self.total += float(part)
             self.tokens += len(target) - 1
 
     @property
     def perplexity(self) -> float | None:
+        """The exponential of the mean loss, ``None`` where that is no finite number."""
         mean = self.total / max(self.tokens, 1)
         return math.exp(mean) if mean < 700 else None  # false for NaN, too
 
