@@ -158,6 +158,7 @@ class MethodResult:
         ridge: the λ that was chosen, relative to ``mean(diag G)``, where it was.
         condition: condition number of G over the kept eigenvalues.
         note: one sentence about how it was built, such as a fallback that was taken.
+        error_by_rank: relative error on calibration tokens left by the best operator of rank 0 … C (``low-rank``).
         not_defined: why the method has no meaning here; then all numbers are ``None``.
     """
 
@@ -173,6 +174,7 @@ class MethodResult:
     ridge: float | None = None
     condition: float | None = None
     note: str | None = None
+    error_by_rank: list[float] | None = None
     not_defined: str | None = None
 
 

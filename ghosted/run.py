@@ -99,6 +99,8 @@ class _Pipeline:
         experiment, run = self.experiment, self.run
         # Everything that can be refused without weights is refused before they are read.
         facts = self.workspace.facts(experiment)
+        if experiment.rank is not None and "low-rank" in experiment.methods:
+            operators.check_rank(experiment.rank, facts.width)
         run.removed = RemovedBlocks.parse(experiment.remove, facts.blocks)
         if experiment.criterion != "manual":
             criteria.check_count(experiment.count, facts.blocks)
@@ -169,7 +171,7 @@ class _Pipeline:
                 self.fitted[name] = fits
                 result.added_parameters = sum(f.added_parameters for f in fits)
                 if fits:
-                    for field in ("rank", "dof", "ridge", "condition", "note"):
+                    for field in ("rank", "dof", "ridge", "condition", "note", "error_by_rank"):
                         setattr(result, field, getattr(fits[0], field))
 
     def _settings(self, calibration: Calibration, gap: range) -> Steps[operators.Settings]:
@@ -218,7 +220,7 @@ class _Pipeline:
         from ghosted.pruned import Repair
 
         pairs = zip(self.run.removed.gaps, self.fitted[name], strict=True)
-        return [Repair(gap, fit.feature, fit.M.float()) for gap, fit in pairs if fit.M is not None]
+        return [Repair(gap, fit.feature, fit.operator()) for gap, fit in pairs if fit.M is not None]
 
     def _variants(self) -> dict[str, PreTrainedModel]:
         from ghosted.pruned import pruned_view
@@ -320,5 +322,6 @@ def _method_json(m: MethodResult, by_text: Any) -> dict[str, Any]:
     }
     if m.residual and len(m.gaps) > 1:
         entry["residual"]["gaps"] = {name: residual(r) for name, r in m.gaps.items()}
-    optional = {name: getattr(m, name) for name in ("rank", "dof", "ridge", "condition", "note", "not_defined")}
+    names = ("rank", "dof", "ridge", "condition", "note", "error_by_rank", "not_defined")
+    optional = {name: getattr(m, name) for name in names}
     return entry | {key: value for key, value in optional.items() if value is not None}

@@ -7,12 +7,19 @@ is read off the eigendecomposition of G. Nothing here sees a token: cost is O(C�
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from ghosted.progress import CancelFlag
+
 EPSILON = 2.0**-52
+RIDGES = tuple(10.0 ** (half / 2) for half in range(-20, 3))
+"""What ``auto`` chooses from, relative to mean(diag G): 1e-10 … 10 in half decades."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +85,32 @@ class Spectrum:
         M = self.V @ (gain[:, None] * (self.V.mT @ B))
         return Solution(M, self.rank, float((gain * self.e).sum()), self.condition)
 
+    def rotated(self, matrix: Tensor) -> Tensor:
+        """Return Vᵀ ``matrix`` V: a ``(C, C)`` matrix in the eigenbasis."""
+        return self.V.mT @ matrix @ self.V
+
+    def best_ridge(self, B: Tensor, G_held: Tensor, B_held: Tensor, cancel: CancelFlag | None = None) -> float:
+        """Return the one of :data:`RIDGES` whose solution has the least error on held-out moments.
+
+        In the eigenbasis M = diag(g) B̃ with g = 1/(e + λ), so the held-out error is a quadratic form of the vector
+        g: after four products of order C each λ costs O(C²), and no token is seen.
+
+        Args:
+            B: ``(C, K)`` cross moments that belong to G.
+            G_held: ``(C, C)`` φᵀφ of held-out tokens.
+            B_held: ``(C, K)`` φᵀΔ of held-out tokens.
+            cancel: checked between two λ.
+        """
+        cross = self.V.mT @ B
+        quadratic = self.rotated(G_held) * (cross @ cross.mT)
+        linear = (cross * (self.V.mT @ B_held)).sum(-1)
+
+        def error(ridge: float) -> float:
+            gain = self.inverse(ridge)
+            return float(gain @ quadratic @ gain - 2 * gain @ linear)
+
+        return ridge_of_least_error(error, cancel)
+
 
 def ridge_solve(G: Tensor, B: Tensor, ridge: float) -> Solution:
     """Solve (G + λI) M = B on the range of G, with λ = ``ridge`` · mean(diag G).
@@ -97,6 +130,26 @@ def ridge_solve(G: Tensor, B: Tensor, ridge: float) -> Solution:
     return Spectrum(G).solve(B, ridge)
 
 
+def ridge_of_least_error(error: Callable[[float], float], cancel: CancelFlag | None = None) -> float:
+    """Return the one of :data:`RIDGES` with the least ``error``; of equals the smallest.
+
+    Args:
+        error: of a ridge, on held-out tokens.
+        cancel: checked before each.
+    """
+    errors = []
+    for ridge in RIDGES:
+        if cancel is not None:
+            cancel.check()
+        errors.append(error(ridge))
+    return RIDGES[errors.index(min(errors))]
+
+
+def moment_error(M: Tensor, G: Tensor, B: Tensor) -> float:
+    """Return ‖φM − Δ‖²_F − ‖Δ‖²_F from moments; arguments as in :func:`residual_norm`."""
+    return float(((G @ M) * M).sum() - 2 * (M * B).sum())
+
+
 def residual_norm(M: Tensor, G: Tensor, B: Tensor, delta_squared: float) -> float | None:
     """Return ‖φM − Δ‖_F / ‖Δ‖_F from moments, ``None`` where Δ = 0.
 
@@ -109,5 +162,4 @@ def residual_norm(M: Tensor, G: Tensor, B: Tensor, delta_squared: float) -> floa
     if delta_squared <= 0:
         return None
     M = M.to(G)
-    left = float(((G @ M) * M).sum() - 2 * (M * B).sum()) + delta_squared
-    return math.sqrt(max(left, 0.0) / delta_squared)
+    return math.sqrt(max(moment_error(M, G, B) + delta_squared, 0.0) / delta_squared)

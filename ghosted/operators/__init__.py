@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ghosted.errors import InputError
 from ghosted.registry import members, pick
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Fitted:
         ridge: the λ that was used, relative to ``mean(diag G)``, where it was chosen.
         condition: condition number of G over the kept eigenvalues.
         note: one sentence on how it was built, where that needs saying.
+        structure: which numbers of M are free: ``full``, ``diagonal``, or ``scalar`` (M = m I).
+        factors: ``(C, r)`` and ``(r, C)`` with M = their product, where M has them.
+        error_by_rank: relative error on calibration tokens left by the best operator of rank 0 … C.
     """
 
     feature: str
@@ -72,6 +76,54 @@ class Fitted:
     ridge: float | None = None
     condition: float | None = None
     note: str | None = None
+    structure: str = "full"
+    factors: tuple[Tensor, Tensor] | None = None
+    error_by_rank: list[float] | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what has to be saved, float32: nothing, ``scale``, ``diagonal``, ``left`` and ``right``, or ``M``."""
+        if self.M is None:
+            return {}
+        if self.factors is not None:
+            return {"left": self.factors[0].float(), "right": self.factors[1].float()}
+        if self.structure == "full":
+            return {"M": self.M.float()}
+        diagonal = self.M.diagonal().float()
+        # Copied, for a view of M would be saved with all of it.
+        return {"scale": diagonal[:1].clone()} if self.structure == "scalar" else {"diagonal": diagonal.clone()}
+
+    def config(self) -> dict[str, Any]:
+        """Return what has to be saved beside :meth:`tensors`, as plain JSON data."""
+        width = None if self.M is None else len(self.M)
+        return {"width": width} | {name: getattr(self, name) for name in _PLAIN}
+
+    @classmethod
+    def restore(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> Fitted:
+        """Return the repair that was saved as :meth:`tensors` and :meth:`config`.
+
+        Its M is float64 from float32 numbers, and ``operator()`` of both agrees to the last bit.
+        """
+        M = factors = None
+        if "left" in tensors:
+            factors = (tensors["left"].double(), tensors["right"].double())
+            M = factors[0] @ factors[1]
+        elif "scale" in tensors:
+            M = tensors["scale"].double().expand(config["width"]).diag()
+        elif "diagonal" in tensors:
+            M = tensors["diagonal"].double().diag()
+        elif "M" in tensors:
+            M = tensors["M"].double()
+        return cls(M=M, factors=factors, **{name: config[name] for name in _PLAIN})
+
+    def operator(self) -> Tensor | None:
+        """Return M as the model applies it, ``(C, C)`` float32: from the numbers that are saved."""
+        if self.M is None or self.factors is None:
+            return None if self.M is None else self.M.float()
+        left, right = (factor.float().double() for factor in self.factors)
+        return (left @ right).float()
+
+
+_PLAIN = ("feature", "added_parameters", "rank", "dof", "ridge", "condition", "note", "structure", "error_by_rank")
 
 
 def method(name: str) -> ModuleType:
@@ -87,3 +139,9 @@ def methods() -> dict[str, ModuleType]:
 def needs(names: tuple[str, ...]) -> frozenset[str]:
     """Return the statistics that these methods are fitted from."""
     return frozenset().union(*(method(name).NEEDS for name in names))
+
+
+def check_rank(rank: int, width: int) -> None:
+    """Raise :class:`~ghosted.errors.InputError` where an operator of this width cannot have that rank."""
+    if not 1 <= rank <= width:
+        raise InputError(f"The rank {rank:,} does not fit a model of width {width:,}; choose one from 1 to {width:,}.")
