@@ -115,6 +115,45 @@ class Choice:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class RecoverabilityMap:
+    """What is lost and what is left of it after the repair, for every range of blocks; R = L(L+1)/2 ranges.
+
+    Attributes:
+        starts: ``(R,)`` first removed block of each range.
+        ends: ``(R,)`` last removed block, inclusive.
+        cosine: ``(R,)`` mean over calibration tokens of cos(x_pre, x_post).
+        before: ``(R,)`` median over held-out tokens of ‖Δ‖/‖x_post‖: what plain pruning loses.
+        after: ``(R,)`` median over held-out tokens of ‖x̂ - x_post‖/‖Δ‖: the residual boundary error of ``ghosted``, where
+            plain pruning is 1; NaN where Δ = 0: nothing to repair.
+        left: ``(R,)`` median over held-out tokens of ‖x̂ - x_post‖/‖x_post‖.
+        tokens: how many were fitted.
+        held_out_tokens: how many the medians are over.
+        seconds: what it took beside the calibrating pass.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    cosine: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    left: np.ndarray
+    tokens: int
+    held_out_tokens: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``map --json`` prints; ``null`` where there is nothing to repair."""
+
+        def plain(values: np.ndarray) -> list[float | None]:
+            return [float(v) if np.isfinite(v) else None for v in values]
+
+        return {
+            "starts": self.starts.tolist(), "ends": self.ends.tolist(), "cosine": plain(self.cosine),
+            "error_before": plain(self.before), "error_after": plain(self.after), "seconds": self.seconds,
+        }
+
+
 @dataclass(frozen=True)
 class Residual:
     """Residual boundary error, relative to plain pruning (which is exactly 1).
