@@ -9,6 +9,7 @@ from typing import Any
 from ghosted import flags
 from ghosted.errors import InputError
 from ghosted.progress import drain
+from ghosted.results import Cost
 from ghosted.run import run as run_experiment
 
 HELP = "let a criterion choose the blocks to remove"
@@ -35,11 +36,16 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
 
 
 def table(payload: dict[str, Any]) -> str:
-    """Return the best candidates, best first."""
+    """Return the choice, what it cost, and the best candidates, best first."""
     sign = -1 if payload["higher_is_better"] else 1
     ranked = sorted(payload["candidates"], key=lambda c: sign * c["score"])[:10]
-    lines = [f"remove {payload['remove']}   score {payload['score']:.4f}"]
-    if payload["runner_up"]:
-        tie = "  (near tie)" if payload["runner_up"]["near_tie"] else ""
-        lines.append(f"runner-up {payload['runner_up']['remove']}   score {payload['runner_up']['score']:.4f}{tie}")
-    return "\n".join([*lines, "", *(f"{c['remove']:>8}  {c['score']:.4f}" for c in ranked)])
+    cost, runner_up = Cost(**payload["cost"]), payload["runner_up"]
+    lines = [f"remove {payload['remove']}   score {payload['score']:.5g}"]
+    if runner_up:
+        tie = "  (near tie: the margin is inside the spread over texts)" if runner_up["near_tie"] else ""
+        lines.append(f"runner-up {runner_up['remove']}   score {runner_up['score']:.5g}{tie}")
+    lines.append(f"cost {cost if any(vars(cost).values()) else 'nothing beside the calibrating pass'}")
+    width = max(8, *(len(c["remove"]) for c in ranked))
+    better = "higher" if payload["higher_is_better"] else "lower"
+    return "\n".join([*lines, "", f"candidates ({better} is better)",
+                      *(f"{c['remove']:>{width}}  {c['score']:.5g}" for c in ranked)])  # fmt: skip
