@@ -103,7 +103,7 @@ class _Pipeline:
             operators.check_rank(experiment.rank, facts.width)
         run.removed = RemovedBlocks.parse(experiment.remove, facts.blocks)
         if experiment.criterion != "manual":
-            criteria.check_count(experiment.count, facts.blocks)
+            criteria.check(experiment.criterion, experiment.count, facts.blocks)
         self.slices = yield from self._early_slices(facts, parts)
         with self._timed("model"):
             loaded = yield from self.workspace.model(experiment, self.cancel)

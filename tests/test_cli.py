@@ -123,6 +123,7 @@ def test_generate_with_nothing_removed_gives_identical_columns(folder, capsys):
         (["--remove", "2", "--model", "gpt2"], "openai-community/gpt2"),
         (["--remove", "2", "--criterion", "cosine", "--count", "2"], "not both"),
         (["--criterion", "cosine", "--count", "9"], "choose a count"),
+        (["--criterion", "taylor+", "--count", "1"], "keeps the first 4 and the last 2 of these 6 blocks"),
         (["--criterion", "magic", "--count", "2"], "no criterion"),
         (["--criterion", "cosine"], "needs a count"),
         (["--remove", "2", "--dtype", "float16"], "no dtype"),

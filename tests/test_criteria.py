@@ -105,6 +105,16 @@ def test_outer_blocks_stay_under_the_plus_rule():
         assert "take taylor or a smaller count" in str(error.value) and str(error.value).count(".") == 1
 
 
+def test_what_a_criterion_cannot_remove_is_known_from_the_number_of_blocks():
+    for name in ("taylor+", "perplexity+"):
+        criteria.check(name, 24, 30)
+        with pytest.raises(InputError, match=rf"{name[:-1]}\+ keeps the first 4"):
+            criteria.check(name, 25, 30)
+    criteria.check("taylor", 29, 30)
+    with pytest.raises(InputError, match="choose a count"):
+        criteria.check("taylor", 30, 30)
+
+
 def test_no_more_blocks_are_taken_than_may_go():
     scores = np.arange(6.0)
     with pytest.raises(InputError, match="may remove 2 of these 6 blocks"):

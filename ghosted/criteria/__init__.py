@@ -2,7 +2,8 @@
 
 A criterion's module states ``NAME``, ``LABEL``, ``ORDER`` and ``choose(evidence, count) -> Choice``; one that takes
 long is a generator that yields :class:`~ghosted.progress.Progress` and returns its ``Choice``, and states
-``cost(evidence, count) -> Cost``, which is shown before it starts.
+``cost(evidence, count) -> Cost``, which is shown before it starts. One that may not remove every block states
+``allowed(count, blocks) -> range``, which raises where that is too few.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
         ResourceError: it needs more memory than is free.
         Cancelled: ``evidence.cancel`` was set.
     """
+    check(name, count, evidence.similarity.blocks)
     module = criterion(name)
-    check_count(count, evidence.similarity.blocks)
     cost = module.cost(evidence, count) if hasattr(module, "cost") else Cost(0, 0)
     if cost.memory_bytes:
         free = machine.available_memory(evidence.calibration.loaded.device)
@@ -77,6 +78,14 @@ def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
         yield Note(f"{name}: {cost}")
     choice = yield from settled(module.choose(evidence, count))
     return replace(choice, cost=cost)
+
+
+def check(name: str, count: int, blocks: int) -> None:
+    """Raise :class:`~ghosted.errors.InputError` unless the criterion ``name`` can remove ``count`` of ``blocks``."""
+    check_count(count, blocks)
+    module = criterion(name)
+    if hasattr(module, "allowed"):
+        module.allowed(count, blocks)
 
 
 def check_count(count: int, blocks: int) -> None:

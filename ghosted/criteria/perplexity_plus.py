@@ -12,9 +12,14 @@ from ghosted.results import Choice, Cost
 NAME, LABEL, ORDER = "perplexity+", "perplexity without it, outer blocks stay", 42
 
 
+def allowed(count: int, blocks: int) -> range:
+    """Return the blocks that may go; raises ``InputError`` where these are fewer than ``count``."""
+    return inner_blocks(NAME, count, blocks)
+
+
 def cost(evidence: Evidence, count: int) -> Cost:
     """Return L − 5 passes over ten windows; raises ``InputError`` where too few blocks may go."""
-    return perplexity_cost(evidence, inner_blocks(NAME, count, evidence.similarity.blocks))
+    return perplexity_cost(evidence, allowed(count, evidence.similarity.blocks))
 
 
 def choose(evidence: Evidence, count: int) -> Steps[Choice]:
@@ -26,5 +31,5 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
         Cancelled: ``evidence.cancel`` was set.
     """
     check_count(count, evidence.similarity.blocks)
-    allowed = inner_blocks(NAME, count, evidence.similarity.blocks)
-    return (yield from lowest_losses(NAME, evidence, count, allowed))
+    inner = allowed(count, evidence.similarity.blocks)
+    return (yield from lowest_losses(NAME, evidence, count, inner))

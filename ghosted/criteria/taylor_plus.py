@@ -12,13 +12,18 @@ from ghosted.results import Choice, Cost
 NAME, LABEL, ORDER = "taylor+", "Taylor (gradients), outer blocks stay", 32
 
 
+def allowed(count: int, blocks: int) -> range:
+    """Return the blocks that may go; raises ``InputError`` where these are fewer than ``count``."""
+    return inner_blocks(NAME, count, blocks)
+
+
 def cost(evidence: Evidence, count: int) -> Cost:
     """Return three or four passes over ten windows, and the memory that the gradients take.
 
     Raises:
         InputError: fewer than ``count`` blocks may go.
     """
-    return taylor_cost(evidence, inner_blocks(NAME, count, evidence.similarity.blocks))
+    return taylor_cost(evidence, allowed(count, evidence.similarity.blocks))
 
 
 def choose(evidence: Evidence, count: int) -> Steps[Choice]:
@@ -30,5 +35,5 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
         Cancelled: ``evidence.cancel`` was set.
     """
     check_count(count, evidence.similarity.blocks)
-    allowed = inner_blocks(NAME, count, evidence.similarity.blocks)
-    return (yield from lowest_taylor(NAME, evidence, count, allowed))
+    inner = allowed(count, evidence.similarity.blocks)
+    return (yield from lowest_taylor(NAME, evidence, count, inner))
