@@ -1,6 +1,7 @@
 """The criteria that run the model: against plain loops and autograd, on every family, and what they leave behind."""
 
 import copy
+import gc
 from functools import cache
 from itertools import pairwise
 
@@ -197,6 +198,20 @@ def test_case_28_no_gradient_is_left_behind(end, monkeypatch):
         assert p.grad is None and not p.requires_grad and p.is_leaf, name
     assert not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+def test_case_28_what_taylor_kept_is_freed_with_it():
+    of = evidence(build(config_of("llama")), store_bytes=0)
+    weights = {p.untyped_storage().data_ptr() for p in of.calibration.loaded.model.parameters()}
+
+    def own_bytes():
+        storages = [t.untyped_storage() for t in gc.get_objects() if type(t) in (torch.Tensor, torch.nn.Parameter)]
+        return sum({s.data_ptr(): s.nbytes() for s in storages if s.data_ptr() not in weights}.values())
+
+    gc.collect()
+    before = own_bytes()
+    choose("taylor", of, 2)
+    assert own_bytes() - before < 10_000  # no collection of cycles needed; the states alone were 186 kB
 
 
 def stop_after(of, name, steps):
