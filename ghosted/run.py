@@ -10,13 +10,12 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ghosted import criteria, operators
 from ghosted.errors import NotDefined
 from ghosted.experiment import Experiment
-from ghosted.progress import CancelFlag, Stage, Steps, settled
+from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import PARTS, MethodResult, Protocol, Run, Update
 from ghosted.workspace import Workspace
@@ -151,20 +150,20 @@ class _Pipeline:
             ))
 
     def _fit(self, calibration: Calibration) -> Steps[None]:
-        stage = Stage("solving", len(self.experiment.methods), self.cancel)
+        from ghosted.fitting import fit_gaps
+
+        e = self.experiment
+        settings = operators.Settings(e.ridge, e.rank, e.seed, cancel=self.cancel)
+        stage = Stage("solving", len(e.methods), self.cancel)
         with self._timed("solve"):
-            settings = []
-            for gap in self.run.removed.gaps:
-                settings.append((yield from self._settings(calibration, gap)))
-            for name in self.experiment.methods:
+            for name in e.methods:
                 yield stage.step()
                 result = MethodResult(name)
                 self.run.methods.append(result)
                 try:
-                    fits = []
-                    for gap, its_settings in zip(self.run.removed.gaps, settings, strict=True):
-                        statistics = calibration.gaps[gap_name(gap)]
-                        fits.append((yield from settled(operators.method(name).fit(statistics, its_settings))))
+                    fits = yield from fit_gaps(
+                        calibration, self.run.removed, name, settings, sequential=e.fit == "sequential"
+                    )
                 except NotDefined as reason:
                     result.not_defined = str(reason)
                     continue
@@ -173,13 +172,6 @@ class _Pipeline:
                 if fits:
                     for field in ("rank", "dof", "ridge", "condition", "note", "error_by_rank"):
                         setattr(result, field, getattr(fits[0], field))
-
-    def _settings(self, calibration: Calibration, gap: range) -> Steps[operators.Settings]:
-        e, statistics, held_out = self.experiment, calibration.gaps[gap_name(gap)], None
-        if e.ridge == "auto":
-            held_out = yield from calibration.held_out_statistics(gap, statistics.needs, self.cancel)
-        read_again = partial(calibration.boundaries, "calibration", gap, statistics.wants_feed_forward)
-        return operators.Settings(e.ridge, e.rank, e.seed, held_out, read_again, self.cancel)
 
     def _boundary(self, calibration: Calibration) -> Steps[None]:
         from ghosted.scores.chained import chained_residuals
@@ -217,10 +209,9 @@ class _Pipeline:
                 yield stage.step()
 
     def _repairs(self, name: str) -> list[Repair]:
-        from ghosted.pruned import Repair
+        from ghosted.fitting import repairs_of
 
-        pairs = zip(self.run.removed.gaps, self.fitted[name], strict=True)
-        return [Repair(gap, fit.feature, fit.operator()) for gap, fit in pairs if fit.M is not None]
+        return repairs_of(self.run.removed.gaps, self.fitted[name])
 
     def _variants(self) -> dict[str, PreTrainedModel]:
         from ghosted.pruned import pruned_view

@@ -127,6 +127,13 @@ class Resumed:
         finally:
             self._stored = None
 
+    def run(self, states: torch.Tensor) -> None:
+        """Run the view's blocks on ``states`` ``(b, t, C)``: no logits; record them with :func:`recording`."""
+        pad = getattr(self.view.config, "pad_token_id", None)
+        ids = torch.full(states.shape[:2], 1 if pad == 0 else 0, device=self.view.device)
+        with self.fed(states) as view:
+            hidden_forward(view, ids)
+
     def _replace(self, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         return (args, kwargs) if self._stored is None else with_hidden_state(args, kwargs, self._stored)
 
@@ -151,11 +158,8 @@ class BlockRunner:
             The block's output ``(b, t, C)`` and what its feed-forward branch added ``(b, t, C)``, ``None`` where that
             is not known in this family; both in the model's dtype.
         """
-        view = self._resumed.view
-        pad = getattr(view.config, "pad_token_id", None)
-        ids = torch.full(states.shape[:2], 1 if pad == 0 else 0, device=view.device)
-        with self._resumed.fed(states), recording(view, (0,) if self._has_branch else ()) as recorder:
-            hidden_forward(view, ids)
+        with recording(self._resumed.view, (0,) if self._has_branch else ()) as recorder:
+            self._resumed.run(states)
         return recorder.states[1], recorder.feed_forward.get(0)
 
 
