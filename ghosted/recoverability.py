@@ -9,10 +9,9 @@ Three things make it cheap:
 * One factorisation per start. G = X_iᵀX_i does not know the end, and M is linear in Δ, so with D_b = X_{b+1} - X_b the
   solution for blocks i … j-1 is the sum over those b of G⁻¹ X_iᵀD_b.
 * A sketch of the targets. Only norms of errors are wanted, so Δ is read through K orthonormal columns Ω instead of C:
-  ``leading`` principal directions of what blocks add, which are read exactly (a sink token's error lies in one single
-  direction, where chance columns would be off by 1/√(2K)), and chance directions of the rest, scaled by
-  √((C - leading)/(K - leading)), whose squared norms are right on average (Johnson and Lindenstrauss, 1984). With
-  K = C nothing is approximate.
+  some leading principal directions of what blocks add, which are read exactly (a sink token's error lies in one single
+  direction, where chance columns would be off by 1/√(2K)), and chance directions of the rest, scaled up, whose squared
+  norms are right on average (Johnson and Lindenstrauss, 1984). With K = C nothing is approximate.
 * Products in bfloat16 where the states are bfloat16 and the machine is fast in it: X_i is then exact, sums are float32,
   and only D_b is rounded. Sums over chunks, and the solves, are float64.
 
@@ -24,6 +23,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,7 @@ from ghosted.solve import Spectrum
 if TYPE_CHECKING:
     from ghosted.calibration import Calibration
 
-COLUMNS, LEADING = 64, 16
+COLUMNS, LEADING = 48, 16
 RIDGE = 1e-6
 CHUNK = 4096  # tokens per product: long sums in one product, and a chunk of all states is still small
 HELD_OUT_TOKENS = 8192  # at most: a median over more moves by less than the sketch does
@@ -47,14 +48,15 @@ PILOT_TOKENS = 2048  # tokens whose deltas give the leading directions
 
 
 def recoverability_map(
-    calibration: Calibration, sums: RangeSums | None = None, *, columns: int = COLUMNS, seed: int = 0,
-    cancel: CancelFlag | None = None,
+    calibration: Calibration, sums: RangeSums | None = None, *, windows: int | None = None, columns: int = COLUMNS,
+    seed: int = 0, cancel: CancelFlag | None = None,
 ) -> Steps[RecoverabilityMap]:
     """Return the map of all ranges of blocks.
 
     Args:
         calibration: gives the states, from its store where that is complete, else by running the model again.
         sums: already filled on the calibration windows, such as during the calibrating pass itself.
+        windows: fit on the first so many calibration windows only; all by default.
         columns: K, the width of the sketch; at most C.
         seed: of the sketch.
         cancel: checked between batches and between starts.
@@ -72,9 +74,9 @@ def recoverability_map(
     start, loaded = time.perf_counter(), calibration.loaded
     if sums is None:
         sums = RangeSums(loaded.blocks, loaded.width, columns=columns, seed=seed, device=loaded.device)
-        windows = calibration.splits["calibration"]
-        stage = Stage("reading all ranges", len(windows), cancel)
-        for ids, states in calibration.states("calibration"):
+        wanted = len(calibration.splits["calibration"].first(windows))
+        stage = Stage("reading all ranges", wanted, cancel)
+        for ids, states in calibration.states("calibration", wanted):
             sums.add(states)
             yield stage.step(len(ids))
         spent = 0.0
@@ -92,12 +94,12 @@ def recoverability_map(
         for row in range(len(ids)):
             found.append(_errors([s[row] for s in states], sums.sketch, operators))
         yield stage.step(len(ids))
-    error, change, post = (torch.cat(parts).double().cpu().numpy() for parts in zip(*found, strict=True))
+    error, change, post = (torch.cat(parts).mT.cpu().contiguous().numpy() for parts in zip(*found, strict=True))
     first, last = np.triu_indices(loaded.blocks + 1, k=1)
     return RecoverabilityMap(
         starts=first, ends=last - 1, cosine=calibration.similarity.cosine[first, last],
         before=_medians(change, post), after=_medians(error, change), left=_medians(error, post),
-        tokens=sums.tokens, held_out_tokens=len(error), seconds=spent + time.perf_counter() - start,
+        tokens=sums.tokens, held_out_tokens=error.shape[1], seconds=spent + time.perf_counter() - start,
     )
 
 
@@ -113,7 +115,7 @@ class RangeSums:
 
     Attributes:
         tokens: how many were added.
-        sketch: ``(C, K)`` float32 Ω, drawn once the first tokens are seen.
+        sketch: Ω, drawn once the first tokens are seen.
         seconds: spent in :meth:`add`.
 
     Raises:
@@ -160,9 +162,9 @@ class RangeSums:
         # Columns: room for X_i, then D_0 … D_{L-1}. X_i takes the place right before D_i, where no later start looks.
         right = torch.empty(n, C + K * self.blocks, device=states[0].device)
         with _products(states[0].dtype):
-            before = states[0].float() @ self.sketch
+            before = states[0].float() @ self.sketch.columns
             for b in range(self.blocks):
-                after = states[b + 1].float() @ self.sketch
+                after = states[b + 1].float() @ self.sketch.columns
                 torch.sub(after, before, out=right[:, C + K * b : C + K * (b + 1)])
                 before = after
             for i in range(self.blocks):
@@ -190,8 +192,16 @@ def memory_bytes(blocks: int, width: int, columns: int = COLUMNS) -> int:
     return sums + chunk + sums // 2  # the operators in float32
 
 
-def draw_sketch(states: list[Tensor], columns: int, seed: int) -> Tensor:
-    """Return Ω ``(C, K)`` float32: leading principal directions of the blocks' deltas, and scaled chance directions.
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """Ω: ``columns`` ``(C, K)`` float32, of which the first ``leading`` are principal directions, the others chance."""
+
+    columns: Tensor
+    leading: int
+
+
+def draw_sketch(states: list[Tensor], columns: int, seed: int) -> Sketch:
+    """Draw Ω: leading principal directions of the blocks' deltas, and scaled chance directions of the rest.
 
     Args:
         states: L + 1 tensors ``(tokens, C)``; the deltas of the first tokens decide the leading directions.
@@ -201,7 +211,7 @@ def draw_sketch(states: list[Tensor], columns: int, seed: int) -> Tensor:
     C = states[0].shape[1]
     leading = min(LEADING, columns // 2)
     moment = torch.zeros(C, C, dtype=torch.float64, device=states[0].device)
-    for before, after in zip(states[:-1], states[1:], strict=True):
+    for before, after in pairwise(states):
         delta = after[:PILOT_TOKENS].float() - before[:PILOT_TOKENS].float()
         moment += delta.mT @ delta
     U = torch.linalg.eigh(moment).eigenvectors[:, C - leading :]
@@ -210,39 +220,54 @@ def draw_sketch(states: list[Tensor], columns: int, seed: int) -> Tensor:
     rest, _ = torch.linalg.qr(chance - U @ (U.mT @ chance))
     sketch = torch.cat([U, rest * ((C - leading) / max(columns - leading, 1)) ** 0.5], dim=1).float()
     # Rounded once, to what a bfloat16 product reads; then the product itself rounds nothing.
-    return sketch.to(states[0].dtype).float()
+    return Sketch(sketch.to(states[0].dtype).float(), leading)
 
 
 @torch.inference_mode()
-def _errors(states: list[Tensor], sketch: Tensor, operators: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def _errors(states: list[Tensor], sketch: Sketch, operators: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Return ‖x̂ - x_post‖, ‖Δ‖ and ‖x_post‖ of one window, ``(t, ranges)`` float32 each, starts ascending.
 
-    Where no removed block changed a token, Δ is exactly 0.
+    ‖Δ‖ is exact (0 where no removed block changed a token), and so is the error e along the leading directions. What
+    the chance directions get wrong of ‖Δ‖² is thereby known, and the part of it that ‖e‖² shares is taken off again: a
+    control variate with its best coefficient (e·Δ)²/‖Δ‖⁴, where e·Δ = ‖e‖² as after any least-squares fit.
     """
-    blocks, K = len(operators), sketch.shape[1]
+    K, lead = sketch.columns.shape[1], sketch.leading
     X = torch.stack([s.float() for s in states], dim=1)  # (t, L + 1, C)
     moved = (X[:, 1:] != X[:, :-1]).any(-1)
-    norms = torch.linalg.vector_norm(X, dim=-1)
+    gram = torch.bmm(X, X.mT)
+    squared = gram.diagonal(dim1=1, dim2=2)
     error, change, post = [], [], []
     with _products(states[0].dtype):
-        sketched = X @ sketch
-        for i in range(blocks):
-            delta = sketched[:, i + 1 :] - sketched[:, i : i + 1]
+        sketched = X @ sketch.columns
+        for i, M in enumerate(operators):
             alive = moved[:, i:].cummax(1).values
-            change.append(torch.linalg.vector_norm(delta, dim=-1) * alive)
-            delta -= (states[i].float() @ operators[i]).unflatten(1, (-1, K))
-            error.append(torch.linalg.vector_norm(delta, dim=-1))
-            post.append(norms[:, i + 1 :])
+            whole = (squared[:, i + 1 :] + squared[:, i : i + 1] - 2 * gram[:, i, i + 1 :]).clamp(min=0) * alive
+            delta = sketched[:, i + 1 :] - sketched[:, i : i + 1]
+            seen, chance = _squares(delta, lead)
+            delta -= (states[i].float() @ M).unflatten(1, (-1, K))
+            seen_left, chance_left = _squares(delta, lead)
+            scale = whole.clamp(min=1e-30).reciprocal()
+            share = (chance_left * scale).mean(0) / (chance * scale).mean(0).clamp(min=1e-30)
+            taken_off = share.clamp(max=1).square() * ((whole - seen).clamp(min=0) - chance)
+            left = seen_left + chance_left + taken_off
+            error.append(left.clamp(min=0).sqrt())
+            change.append(whole.sqrt())
+            post.append(squared[:, i + 1 :].sqrt())
     return torch.cat(error, 1), torch.cat(change, 1), torch.cat(post, 1)
 
 
+def _squares(rows: Tensor, leading: int) -> tuple[Tensor, Tensor]:
+    """Return the squared norms of ``rows`` ``(…, K)`` over the leading columns and over the others."""
+    first, others = rows[..., :leading], rows[..., leading:]
+    return torch.linalg.vector_norm(first, dim=-1).square(), torch.linalg.vector_norm(others, dim=-1).square()
+
+
 def _medians(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Return the median over tokens (rows) of part/whole for each column; NaN where no token has a whole."""
-    found = np.full(part.shape[1], np.nan)
-    for k in range(part.shape[1]):
-        seen = whole[:, k] > 0
+    """Return the median over tokens (columns) of part/whole for each row; NaN where no token has a whole."""
+    found = np.full(len(part), np.nan)
+    for k, seen in enumerate(whole > 0):
         if seen.any():
-            found[k] = np.median(part[seen, k] / whole[seen, k])
+            found[k] = np.median(part[k, seen] / whole[k, seen])
     return found
 
 

@@ -124,8 +124,8 @@ class RecoverabilityMap:
         ends: ``(R,)`` last removed block, inclusive.
         cosine: ``(R,)`` mean over calibration tokens of cos(x_pre, x_post).
         before: ``(R,)`` median over held-out tokens of ‖Δ‖/‖x_post‖: what plain pruning loses.
-        after: ``(R,)`` median over held-out tokens of ‖x̂ - x_post‖/‖Δ‖: the residual boundary error of ``ghosted``, where
-            plain pruning is 1; NaN where Δ = 0: nothing to repair.
+        after: ``(R,)`` median over held-out tokens of ‖x̂ - x_post‖/‖Δ‖: the residual boundary error of ``ghosted``,
+            where plain pruning is 1; NaN where Δ = 0: nothing to repair.
         left: ``(R,)`` median over held-out tokens of ‖x̂ - x_post‖/‖x_post‖.
         tokens: how many were fitted.
         held_out_tokens: how many the medians are over.

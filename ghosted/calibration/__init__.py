@@ -6,7 +6,7 @@ states, the moments of the gaps asked for, and a bounded store of states for any
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +20,7 @@ from ghosted.models.families import Family, find_family, norm_eps
 from ghosted.progress import CancelFlag, Progress, Stage, Steps
 from ghosted.pruned import check_feed_forward, pruned_view
 from ghosted.removed import RemovedBlocks, gap_name
-from ghosted.results import Similarity
+from ghosted.results import RecoverabilityMap, Similarity
 from ghosted.states import BlockRunner, hidden_forward, recording
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Calibration:
         similarity: of all pairs of states, on the calibration windows.
         gaps: statistics of gaps by name, on the calibration windows.
         stores: kept states, by split.
+        ranges: the recoverability map, where the criterion of that name has drawn it.
         batch: windows per forward pass.
     """
 
@@ -61,6 +62,7 @@ class Calibration:
         self.loaded, self.splits, self.batch = loaded, splits, batch
         self.similarity: Similarity | None = None
         self.gaps: dict[str, GapStatistics] = {}
+        self.ranges: RecoverabilityMap | None = None
         self.family: Family = find_family(loaded.model)
         token = bytes_per_token(loaded.blocks, loaded.width, next(loaded.model.parameters()).element_size())
         held = splits["held_out"].tokens * token
@@ -197,6 +199,7 @@ def calibrate(
     batch: int | None = None,
     store_bytes: int = DEFAULT_BYTES,
     cancel: CancelFlag | None = None,
+    watch: Callable[[list[Tensor]], None] | None = None,
 ) -> Steps[Calibration]:
     """Run the unpruned model once over the calibration windows (and the held-out ones, where their states fit).
 
@@ -209,6 +212,7 @@ def calibrate(
         batch: windows per forward pass; by default about 2,048 tokens.
         store_bytes: bound on the kept states.
         cancel: checked between batches.
+        watch: is handed the L + 1 states ``(b, t, C)`` of each calibration batch, for sums of its own.
 
     Yields:
         :class:`~ghosted.progress.Progress`.
@@ -228,7 +232,7 @@ def calibrate(
     view = pruned_view(loaded.model, RemovedBlocks())
     # Statistics are read inside the with block only; the recorder's tensors die with the next forward pass.
     with recording(view, feed_forward_of=branches) as recorder:
-        yield from _pass(result, "calibration", view, recorder, (sums, statistics), cancel)
+        yield from _pass(result, "calibration", view, recorder, (sums, statistics, watch), cancel)
         if result.keeps_held_out:
             yield from _pass(result, "held_out", view, recorder, None, cancel)
     result.similarity = sums.result()
@@ -245,8 +249,10 @@ def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
         if not torch.isfinite(states[-1]).all():
             raise not_finite("states", result.loaded.dtype)
         if sums is not None:
-            similarity, gaps = sums
+            similarity, gaps, watch = sums
             similarity.add(states)
+            if watch is not None:
+                watch(states)
             for gap in gaps:
                 branch = recorder.feed_forward.get(gap.gap.start - 1) if gap.wants_feed_forward else None
                 gap.add(Boundary(states[gap.gap.start], states[gap.gap.stop], branch))

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's flags."""
     parser.add_argument("figure", nargs="?", metavar="NAME", help="one figure; default: all")
     parser.add_argument("--model", default="smollm2-135m", metavar="NAME", help="model to measure")
-    parser.add_argument("--tokens", type=int, default=16_384, metavar="N", help="tokens per measurement")
+    parser.add_argument("--tokens", type=int, metavar="N", help="tokens per measurement (default: the figure's own)")
     parser.add_argument("--window", type=int, default=512, metavar="N", help="tokens per window")
 
 
@@ -28,8 +28,11 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
         chosen = {args.figure: pick("ghosted.bench", args.figure, "bench figure")}
     else:
         chosen = members("ghosted.bench")
-    experiment = Experiment(model=args.model, tokens=args.tokens, window=args.window)
-    figures = {name: module.measure(experiment, on_event) for name, module in chosen.items()}
+    figures = {}
+    for name, module in chosen.items():
+        tokens = getattr(module, "TOKENS", Experiment.tokens) if args.tokens is None else args.tokens
+        experiment = Experiment(model=args.model, tokens=tokens, window=args.window)
+        figures[name] = module.measure(experiment, on_event)
     return figures | {"machine": machine.describe()}
 
 

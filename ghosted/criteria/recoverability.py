@@ -1,0 +1,146 @@
+"""Recoverability: remove the run that a linear map replaces best, judged by what the repaired model still predicts.
+
+Two steps. The recoverability map (:mod:`ghosted.recoverability`) gives every start's error left after the repair, the
+median over held-out tokens of ‖x̂ - x_post‖/‖x_post‖; the six starts of the least error are the shortlist. Each of them
+is then repaired with ``ghosted-weighted``, and its score is the mean next-token loss (nats) of the repaired model on
+the first 4,096 held-out tokens; the smallest wins. Only the shortlist is among the candidates.
+
+The map is of the fit without token weights, so that a run which removes the block that writes a sink token falls off
+the shortlist: its small relative error would hide that one token ruins the model. The repair that is scored is the
+weighted one, which no sink token owns.
+
+Source: ours; not in the paper.
+
+Cost: the map from the kept states (or one more pass where none are kept) and a part of a pass over the scored tokens
+for each of the shortlist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ghosted import operators
+from ghosted.calibration import not_finite
+from ghosted.calibration.statistics import Boundary
+from ghosted.criteria import Evidence, best_of, check_count
+from ghosted.criteria._removal import mean_losses, removal_cost
+from ghosted.progress import Stage, Steps, settled
+from ghosted.pruned import Repair, pruned_view
+from ghosted.recoverability import HELD_OUT_TOKENS, memory_bytes, recoverability_map
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Choice, Cost, RecoverabilityMap
+from ghosted.scores.perplexity import Loss
+from ghosted.states import Resumed
+
+if TYPE_CHECKING:
+    from ghosted.calibration import Calibration
+    from ghosted.texts.windows import Windows
+
+NAME, LABEL, ORDER = "recoverability", "recoverability (ours)", 60
+METHOD = "ghosted-weighted"
+SHORTLIST = 6
+SCORED_TOKENS = 4096
+
+
+def cost(evidence: Evidence, count: int) -> Cost:
+    """Return what runs through the model beside the kept states, and the memory of the map or of the scoring."""
+    calibration, scored = evidence.calibration, _scored(evidence.calibration)
+    loaded = calibration.loaded
+    scoring = removal_cost(loaded, min(SHORTLIST, loaded.blocks - count + 1), scored)
+    tokens, memory = scoring.tokens, scoring.memory_bytes
+    if not _kept(calibration):
+        tokens += calibration.splits["calibration"].tokens * (2 if calibration.ranges is None else 1)
+    if calibration.ranges is None:
+        memory = max(memory, memory_bytes(loaded.blocks, loaded.width))
+        if not calibration.complete("held_out"):
+            tokens += min(HELD_OUT_TOKENS, calibration.splits["held_out"].tokens)
+    if not calibration.complete("held_out"):
+        tokens += scored.tokens
+    return Cost(tokens, memory)
+
+
+def choose(evidence: Evidence, count: int) -> Steps[Choice]:
+    """Choose ``count`` contiguous blocks, 1 ≤ count < L.
+
+    Raises:
+        InputError: ``count`` leaves no block, or is below 1.
+        ModelError: no repaired model of the shortlist has a finite loss.
+        ResourceError: the map does not fit the free memory.
+        Cancelled: ``evidence.cancel`` was set.
+    """
+    calibration, cancel = evidence.calibration, evidence.cancel
+    check_count(count, calibration.loaded.blocks)
+    if calibration.ranges is None:
+        calibration.ranges = yield from recoverability_map(
+            calibration, windows=_kept(calibration), seed=evidence.seed, cancel=cancel
+        )
+    starts = shortlist(calibration.ranges, count)
+    gaps = [range(start, start + count) for start in starts]
+    repairs = yield from _fit(calibration, gaps, evidence)
+    losses = yield from _losses(calibration, repairs, evidence)
+    finite = np.isfinite(losses).all(0)
+    if not finite.any():
+        raise not_finite("logits after every repair", calibration.loaded.dtype)
+    removed = [RemovedBlocks.of(gap) for gap, good in zip(gaps, finite, strict=True) if good]
+    losses = losses[:, finite]
+    return best_of(NAME, removed, mean_losses(losses, _scored(calibration)), losses, higher_is_better=False)
+
+
+def shortlist(ranges: RecoverabilityMap, count: int) -> list[int]:
+    """Return the starts of the least relative error left, at most six, ascending."""
+    of_count = np.flatnonzero(ranges.ends - ranges.starts + 1 == count)
+    order = of_count[np.argsort(ranges.left[of_count], kind="stable")]
+    return sorted(int(start) for start in ranges.starts[order[:SHORTLIST]])
+
+
+def _kept(calibration: Calibration) -> int | None:
+    """Return how many calibration windows the store holds; ``None`` where it holds none and all are read anew."""
+    return len(calibration.stores["calibration"]) or None
+
+
+def _scored(calibration: Calibration) -> Windows:
+    windows = calibration.splits["held_out"]
+    return windows.first(max(1, SCORED_TOKENS // windows.window))
+
+
+def _fit(calibration: Calibration, gaps: Sequence[range], evidence: Evidence) -> Steps[list[Repair]]:
+    method = operators.method(METHOD)
+    statistics = [calibration.new_statistics(gap, method.NEEDS) for gap in gaps]
+    wanted = _kept(calibration) or len(calibration.splits["calibration"])
+    stage = Stage("reading the shortlist", wanted, evidence.cancel)
+    for ids, states in calibration.states("calibration", wanted):
+        for sums in statistics:
+            sums.add(Boundary(states[sums.gap.start], states[sums.gap.stop]))
+        yield stage.step(len(ids))
+    repairs = []
+    settings = operators.Settings(seed=evidence.seed, cancel=evidence.cancel)
+    for sums in statistics:
+        fitted = yield from settled(method.fit(sums, settings))
+        repairs.append(Repair(sums.gap, fitted.feature, fitted.M.float()))
+    return repairs
+
+
+def _losses(calibration: Calibration, repairs: Sequence[Repair], evidence: Evidence) -> Steps[np.ndarray]:
+    """Return ``(windows, repairs)`` mean loss in nats; each repaired model starts at the block before its gap."""
+    model, windows = calibration.loaded.model, _scored(calibration)
+    firsts = [max(repair.gap.start - 1, 0) for repair in repairs]
+    variants = [
+        Resumed(pruned_view(model, RemovedBlocks.of([*range(first), *repair.gap]), [repair]))
+        for first, repair in zip(firsts, repairs, strict=True)
+    ]
+    stage, rows = Stage("scoring the shortlist", len(windows) * len(repairs), evidence.cancel), []
+    for batch, states in calibration.states("held_out", len(windows)):
+        for row in range(len(batch)):
+            ids, found = batch[row : row + 1], []
+            for first, variant in zip(firsts, variants, strict=True):
+                loss = Loss()
+                with torch.inference_mode(), variant.fed(states[first][row : row + 1]) as view:
+                    loss.add(view(input_ids=ids, use_cache=False).logits, ids)
+                found.append(loss.total / loss.tokens)
+                yield stage.step()
+            rows.append(found)
+    return np.array(rows)
