@@ -1,7 +1,9 @@
 """The real model gives the numbers that are known of it (measured before, on the same text and protocol)."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,6 +76,22 @@ def test_cosine_chooses_12_to_16_in_a_near_tie_and_10_to_18(removed_14_to_18):
     assert (five.remove, five.runner_up.remove, five.near_tie) == ("12-16", "11-15", True)
     assert five.score == pytest.approx(0.906, abs=0.003)
     assert choose(evidence, 9).remove == "10-18"
+
+
+def test_case_17_six_blocks_start_elsewhere_per_token_than_over_flattened_states(removed_14_to_18):
+    similarity = removed_14_to_18.similarity
+    per_token = criteria.criterion("cosine").choose(criteria.Evidence(similarity), 6)
+    of_flattened = criteria.Evidence(replace(similarity, cosine=similarity.flattened))
+    flattened = criteria.criterion("cosine").choose(of_flattened, 6)
+    assert per_token.remove != flattened.remove
+    assert per_token.score == np.diagonal(similarity.cosine, offset=6).max()
+
+
+def test_cosine_per_channel_chooses_14_to_18_and_12_to_20(space):
+    e = experiment(criterion="cosine-channel", count=5, methods=("none",))
+    five = drain(run(e, space, parts=())).choice
+    assert (five.remove, five.runner_up.remove) == ("14-18", "12-16")
+    assert drain(run(replace(e, count=9), space, parts=())).choice.remove == "12-20"
 
 
 def test_where_the_sink_block_goes_the_smallest_error_ruins_the_model(space):
