@@ -134,7 +134,7 @@ class RangeSums:
                 "free; take the criterion cosine, or a smaller model."
             )
         self._sums = [
-            torch.zeros(width, width + self.columns * (blocks - i), dtype=torch.float64, device=device)
+            torch.zeros(width + self.columns * (blocks - i), width, dtype=torch.float64, device=device)
             for i in range(blocks)
         ]
         self._waiting: list[list[Tensor]] = []
@@ -155,30 +155,34 @@ class RangeSums:
         batches, self._waiting = self._waiting, []
         if not batches:
             return
-        states = [torch.cat(parts) for parts in zip(*batches, strict=True)]
         if self.sketch is None:
-            self.sketch = draw_sketch(states, self.columns, self._seed)
-        C, K, n = self.width, self.columns, len(states[0])
-        # Columns: room for X_i, then D_0 … D_{L-1}. X_i takes the place right before D_i, where no later start looks.
-        right = torch.empty(n, C + K * self.blocks, device=states[0].device)
-        with _products(states[0].dtype):
-            before = states[0].float() @ self.sketch.columns
-            for b in range(self.blocks):
-                after = states[b + 1].float() @ self.sketch.columns
-                torch.sub(after, before, out=right[:, C + K * b : C + K * (b + 1)])
-                before = after
-            for i in range(self.blocks):
-                here = right[:, K * i :]
-                here[:, :C].copy_(states[i])
-                self._sums[i] += states[i].float().mT @ here
-        self.tokens += n
+            pilot = [torch.cat(parts)[:PILOT_TOKENS] for parts in zip(*batches, strict=True)]
+            self.sketch = draw_sketch(pilot, self.columns, self._seed)
+        C, K = self.width, self.columns
+        ends = np.cumsum([len(batch[0]) for batch in batches])
+        rows = [slice(end - len(batch[0]), end) for end, batch in zip(ends, batches, strict=True)]
+        # Columns: room for X_i, then D_0Ω … D_{L-1}Ω. X_i takes the place before D_iΩ, where no later start looks.
+        chunk = torch.empty(int(ends[-1]), C + K * self.blocks, device=batches[0][0].device)
+        with _products(batches[0][0].dtype):
+            for batch, place in zip(batches, rows, strict=True):
+                before = batch[0].float() @ self.sketch.columns
+                for b in range(self.blocks):
+                    after = batch[b + 1].float() @ self.sketch.columns
+                    torch.sub(after, before, out=chunk[place, C + K * b : C + K * (b + 1)])
+                    before = after
+            for i, sums in enumerate(self._sums):
+                here = chunk[:, K * i :]
+                for batch, place in zip(batches, rows, strict=True):
+                    here[place, :C].copy_(batch[i])
+                sums += here.mT @ here[:, :C]
+        self.tokens += len(chunk)
 
     def operators(self, i: int) -> Tensor:
         """Return ``(C, K (L - i))`` float32: M Ω of the ranges that start at ``i``, the shortest first."""
         start = time.perf_counter()
         self._flush()
         self.seconds += time.perf_counter() - start
-        G, B = self._sums[i][:, : self.width], self._sums[i][:, self.width :]
+        G, B = self._sums[i][: self.width], self._sums[i][self.width :].mT
         ridge = RIDGE * G.diagonal().mean()
         factor, failed = torch.linalg.cholesky_ex(G + ridge * torch.eye(self.width).to(G))
         each = Spectrum(G).solve(B, RIDGE).M if failed or ridge <= 0 else torch.cholesky_solve(B, factor)
@@ -204,7 +208,7 @@ def draw_sketch(states: list[Tensor], columns: int, seed: int) -> Sketch:
     """Draw Ω: leading principal directions of the blocks' deltas, and scaled chance directions of the rest.
 
     Args:
-        states: L + 1 tensors ``(tokens, C)``; the deltas of the first tokens decide the leading directions.
+        states: L + 1 tensors ``(tokens, C)``, whose deltas decide the leading directions.
         columns: K ≤ C.
         seed: of the chance directions.
     """
@@ -212,7 +216,7 @@ def draw_sketch(states: list[Tensor], columns: int, seed: int) -> Sketch:
     leading = min(LEADING, columns // 2)
     moment = torch.zeros(C, C, dtype=torch.float64, device=states[0].device)
     for before, after in pairwise(states):
-        delta = after[:PILOT_TOKENS].float() - before[:PILOT_TOKENS].float()
+        delta = after.float() - before.float()
         moment += delta.mT @ delta
     U = torch.linalg.eigh(moment).eigenvectors[:, C - leading :]
     chance = torch.randn(C, columns - leading, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -233,7 +237,7 @@ def _errors(states: list[Tensor], sketch: Sketch, operators: list[Tensor]) -> tu
     """
     K, lead = sketch.columns.shape[1], sketch.leading
     X = torch.stack([s.float() for s in states], dim=1)  # (t, L + 1, C)
-    moved = (X[:, 1:] != X[:, :-1]).any(-1)
+    moved = torch.stack([(x != y).any(-1) for x, y in pairwise(states)], dim=1)
     gram = torch.bmm(X, X.mT)
     squared = gram.diagonal(dim1=1, dim2=2)
     error, change, post = [], [], []
