@@ -108,7 +108,8 @@ class _Repaired:
                 for entering, post in calibration.stores[split].windows(self._start, self._gap.stop):
                     self._resumed.run(entering)
                     pre = recorder.states[-1]
-                    yield Boundary(pre, post.to(pre.device), recorder.feed_forward.get(last))
+                    branch = recorder.feed_forward.get(last), recorder.hidden.get(last)
+                    yield Boundary(pre, post.to(pre.device), *branch)
             return
         last = len(blocks_of(self._whole)) - 1
         branches = (last,) if feed_forward else ()
@@ -116,4 +117,5 @@ class _Repaired:
             for ids in calibration.splits[split].batches(calibration.batch):
                 hidden_forward(self._whole, ids)
                 hidden_forward(self._original, ids)
-                yield Boundary(recorder.states[-1], reference.states[-1], recorder.feed_forward.get(last))
+                branch = recorder.feed_forward.get(last), recorder.hidden.get(last)
+                yield Boundary(recorder.states[-1], reference.states[-1], *branch)

@@ -16,13 +16,13 @@ import torch
 from torch import nn
 
 from ghosted.errors import InputError, ModelError, NotDefined
-from ghosted.models.families import Family, blocks_of, find_family, norm_eps
+from ghosted.models.families import Family, blocks_of, find_family, last_map, norm_eps
 from ghosted.removed import RemovedBlocks, gap_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-FEATURES = ("state", "normalised", "feed_forward")
+FEATURES = ("state", "normalised", "feed_forward", "joint")
 _STATES = "ghosted_surviving_states"
 _HOOKS = (
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
@@ -39,8 +39,10 @@ class Repair:
         gap: the removed blocks it stands in for, half-open.
         feature: what φ is. ``"state"``: the state x that enters the gap. ``"normalised"``: x/rms(x), with the eps of
             the norm that reads x next. ``"feed_forward"``: what the feed-forward branch of the block before the gap
-            adds to the residual stream (ReplaceMe, arXiv 2505.02819).
-        M: ``(C, C)`` float32.
+            adds to the residual stream (ReplaceMe, arXiv 2505.02819). ``"joint"``: [x − A, h], what bypasses that
+            branch and the F hidden channels that its last linear map reads, side by side.
+        M: ``(C, C)`` float32; ``(C + F, C)`` for ``joint``, or ``(C, C)`` where its lower rows are merged into that
+            map.
     """
 
     gap: range
@@ -119,11 +121,15 @@ def _check(repair: Repair, removed: RemovedBlocks, repairs: Sequence[Repair], fa
         raise InputError(f"There is no gap {gap_name(repair.gap)} to repair; {what} removed.")
     if sum(other.gap == repair.gap for other in repairs) > 1:
         raise InputError(f"The gap {gap_name(repair.gap)} has two repairs; give it one.")
-    width = model.config.get_text_config(decoder=True).hidden_size
-    if tuple(repair.M.shape) != (width, width):
-        raise InputError(f"An operator of this model is {width} × {width}, not {' × '.join(map(str, repair.M.shape))}.")
     if repair.feature not in FEATURES:
         raise InputError(f"A repair acts on {' or '.join(FEATURES)}, not on {repair.feature!r}.")
+    width = model.config.get_text_config(decoder=True).hidden_size
+    shapes = [(width, width)]
+    if repair.feature == "joint":
+        shapes.append((width + hidden_channels(model, repair.gap, family), width))
+    if tuple(repair.M.shape) not in shapes:
+        expected, found = (" × ".join(map(str, shape)) for shape in (shapes[-1], repair.M.shape))
+        raise InputError(f"An operator of this model is {expected}, not {found}.")
     if repair.feature == "feed_forward":
         check_feed_forward(repair.gap, family)
 
@@ -135,6 +141,20 @@ def check_feed_forward(gap: range, family: Family) -> None:
                          "be used.")  # fmt: skip
     if family.feed_forward is None:
         raise NotDefined(family.no_feed_forward)
+
+
+def hidden_channels(model: nn.Module, gap: range, family: Family) -> int:
+    """Return F, the hidden channels that the last linear map of the branch before ``gap`` reads.
+
+    Raises:
+        NotDefined: the gap starts at block 0, or no single linear map ends that branch.
+    """
+    check_feed_forward(gap, family)
+    end = last_map(blocks_of(model)[gap.start - 1], family)
+    if end is None:
+        raise NotDefined(family.no_merge or "No single linear map ends the feed-forward branch of this "
+                         f"{family.model_type} model.")  # fmt: skip
+    return end.weight.numel() // model.config.get_text_config(decoder=True).hidden_size
 
 
 def _copy_sharing_tensors(model: PreTrainedModel, dropped: Sequence[nn.Module]) -> PreTrainedModel:
@@ -190,7 +210,9 @@ def _attach(blocks: nn.ModuleList, repair: Repair, kept: Sequence[int], family: 
         phi = normalised(x.float(), eps) if repair.feature == "normalised" else x.float()
         return x + (phi @ M).to(x.dtype)
 
-    if repair.feature == "feed_forward":
+    if repair.feature == "joint":
+        _attach_joint(blocks[kept.index(repair.gap.start - 1)], M, family)
+    elif repair.feature == "feed_forward":
         branch = blocks[kept.index(repair.gap.start - 1)].get_submodule(family.feed_forward)
         branch.register_forward_hook(lambda module, args, output: apply(output))
     elif repair.gap.stop in kept:
@@ -205,3 +227,25 @@ def _attach(blocks: nn.ModuleList, repair: Repair, kept: Sequence[int], family: 
                 (apply(output[0]), *output[1:]) if isinstance(output, tuple) else apply(output)
             )
         )
+
+
+def _attach_joint(block: nn.Module, M: torch.Tensor, family: Family) -> None:
+    """Hang ``[x - A, h] M`` on the block before the gap: h M on the branch's last map, (x - A) M on what leaves it."""
+    added: list[torch.Tensor] = []
+    bypass, hidden = M[: M.shape[1]], M[M.shape[1] :]
+    if len(hidden):
+        last_map(block, family).register_forward_hook(
+            lambda module, args, output: output + (args[0].float() @ hidden).to(output.dtype)
+        )
+
+    def keep(module: nn.Module, args: tuple, output: torch.Tensor) -> None:
+        added[:] = [output.clone() if family.changed_in_place else output]
+
+    def apply(module: nn.Module, args: tuple, output: Any) -> Any:
+        x = output[0] if isinstance(output, tuple) else output
+        beside = x.float() - added.pop().view(x.shape).float()
+        x = x + (beside @ bypass).to(x.dtype)
+        return (x, *output[1:]) if isinstance(output, tuple) else x
+
+    block.get_submodule(family.feed_forward).register_forward_hook(keep)
+    block.register_forward_hook(apply)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ghosted.errors import NotDefined
-from ghosted.models.families import blocks_of, find_family
+from ghosted.models.families import blocks_of, find_family, last_map
 from ghosted.pruned import hidden_state, is_view, pruned_view, with_hidden_state
 from ghosted.removed import RemovedBlocks
 
@@ -33,14 +33,16 @@ class Recorder:
             last one, not normalised.
         feed_forward: ``(b, t, C)`` by block of the view: what its feed-forward branch added to the residual stream (a
             repair of it applied); a copy where the block changes it in place.
+        hidden: ``(b, t, F)`` by block of the view: what that branch's last linear map reads, where it has one.
     """
 
     states: list[torch.Tensor] = field(default_factory=list)
     feed_forward: dict[int, torch.Tensor] = field(default_factory=dict)
+    hidden: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Let go of all tensors."""
-        self.states, self.feed_forward = [], {}
+        self.states, self.feed_forward, self.hidden = [], {}, {}
 
 
 @contextmanager
@@ -69,6 +71,8 @@ def recording(view: PreTrainedModel, feed_forward_of: Collection[int] = ()) -> I
         branch = blocks[i].get_submodule(family.feed_forward)
         record = partial(_record_feed_forward, recorder, i, family.changed_in_place)
         handles.append(branch.register_forward_hook(record))
+        if (end := last_map(blocks[i], family)) is not None:
+            handles.append(end.register_forward_pre_hook(partial(_record_hidden, recorder, i)))
     try:
         yield recorder
     finally:
@@ -92,6 +96,10 @@ def _record_feed_forward(
     # OPT flattens (b, t, C) to (b·t, C) around its feed-forward branch.
     branch = output.view(recorder.states[-1].shape)
     recorder.feed_forward[block] = branch.clone() if copied else branch
+
+
+def _record_hidden(recorder: Recorder, block: int, module: nn.Module, args: tuple) -> None:
+    recorder.hidden[block] = args[0].view(*recorder.states[-1].shape[:2], -1)
 
 
 def decoder(view: PreTrainedModel) -> nn.Module:
@@ -151,18 +159,20 @@ class BlockRunner:
         self._resumed = Resumed(pruned_view(original, RemovedBlocks.of(others)))
         self._has_branch = find_family(original).feed_forward is not None
 
-    def __call__(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def __call__(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Run the block on ``states`` ``(b, t, C)``, rows starting at position 0.
 
         Returns:
-            The block's output ``(b, t, C)`` and what its feed-forward branch added ``(b, t, C)``, ``None`` where that
-            is not known in this family; both in the model's dtype.
+            The block's output ``(b, t, C)``, what its feed-forward branch added ``(b, t, C)`` and what that branch's
+            last linear map read ``(b, t, F)``; the last two are ``None`` where this family has no such thing.
         """
         with recording(self._resumed.view, (0,) if self._has_branch else ()) as recorder:
             self._resumed.run(states)
-        return recorder.states[1], recorder.feed_forward.get(0)
+        return recorder.states[1], recorder.feed_forward.get(0), recorder.hidden.get(0)
 
 
-def run_block(model: Any, block: int, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def run_block(
+    model: Any, block: int, states: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
     """Re-run one block on ``states`` ``(b, t, C)``; see :class:`BlockRunner`, which is cheaper for many batches."""
     return BlockRunner(model, block)(states)

@@ -3,7 +3,7 @@ import torch
 from tiny import BLOCKS, FAMILIES, TINY, VARIANTS, prompt_ids
 
 from ghosted.errors import NotDefined
-from ghosted.models.families import blocks_of, find_family
+from ghosted.models.families import blocks_of, find_family, last_map
 from ghosted.pruned import pruned_view
 from ghosted.removed import RemovedBlocks
 from ghosted.states import BlockRunner, decoder, hidden_forward, recording, run_block
@@ -64,9 +64,13 @@ def test_one_block_rerun_on_a_stored_state_gives_the_same_bits(name):
     known = find_family(model).feed_forward is not None
     full = recorded(whole(model), ids, range(BLOCKS) if known else ())
     for block in range(BLOCKS):
-        output, branch = run_block(model, block, full.states[block].clone())
+        output, branch, hidden = run_block(model, block, full.states[block].clone())
         assert torch.equal(output, full.states[block + 1])
         assert torch.equal(branch, full.feed_forward[block]) if known else branch is None
+        end = last_map(blocks_of(model)[block], find_family(model))
+        assert (hidden is None) == (end is None)
+        if end is not None:  # what the branch's last map makes of it is what the branch adds
+            assert torch.allclose(end(hidden), branch, atol=1e-5)
 
 
 def test_a_block_runner_serves_windows_of_any_length_and_holds_no_state():
@@ -102,7 +106,7 @@ def test_hooks_go_when_the_pass_fails_and_the_original_never_gets_one():
     before = sum(hook_count(module) for module in model.modules())  # transformers may have put its own there
     view = whole(model)
     with pytest.raises(RuntimeError, match="stop here"), recording(view, (0, 1)):
-        assert sum(hook_count(module) for module in view.modules()) == BLOCKS + 1 + 2
+        assert sum(hook_count(module) for module in view.modules()) == BLOCKS + 1 + 2 * 2
         assert sum(hook_count(module) for module in model.modules()) == before
         raise RuntimeError("stop here")
     assert sum(hook_count(module) for module in view.modules()) == 0

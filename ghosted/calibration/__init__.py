@@ -18,7 +18,7 @@ from ghosted.calibration.store import DEFAULT_BYTES, StateStore, bytes_per_token
 from ghosted.errors import ModelError, NotDefined
 from ghosted.models.families import Family, find_family, norm_eps
 from ghosted.progress import CancelFlag, Progress, Stage, Steps
-from ghosted.pruned import check_feed_forward, pruned_view
+from ghosted.pruned import check_feed_forward, hidden_channels, pruned_view
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import RecoverabilityMap, Similarity
 from ghosted.states import BlockRunner, hidden_forward, recording
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ghosted.texts.windows import Windows
 
 SPLITS = ("calibration", "held_out")
+WIDEST = 8192  # order of a Gram matrix that is still solved in half a minute; wider branches have no joint moments
 TOKENS_PER_BATCH = 2048  # about the fastest forward pass on a small machine; its states still fit a small memory
 
 
@@ -81,9 +82,16 @@ class Calibration:
             reason = str(why)
         return GapStatistics(
             gap, self.loaded.width, needs, no_feed_forward=reason,
-            merges=self.family.merge_into is not None, eps=norm_eps(self.loaded.model, gap.stop),
-            device=self.loaded.device,
+            merges=self.family.merge_into is not None, hidden=self._hidden_channels(gap),
+            eps=norm_eps(self.loaded.model, gap.stop), device=self.loaded.device,
         )
+
+    def _hidden_channels(self, gap: range) -> int:
+        try:
+            channels = hidden_channels(self.loaded.model, gap, self.family)
+        except NotDefined:
+            return 0
+        return channels if self.loaded.width + channels <= WIDEST else 0
 
     def knows(self, gaps: Sequence[range], needs: frozenset[str]) -> bool:
         """Return whether the statistics of all these gaps are at hand."""
@@ -104,7 +112,8 @@ class Calibration:
         """
         if self.knows((gap,), needs):
             return self.gaps[gap_name(gap)]
-        statistics = self.new_statistics(gap, needs)
+        earlier = self.gaps.get(gap_name(gap))
+        statistics = self.new_statistics(gap, needs | earlier.needs if earlier else needs)
         if not needs:
             self.gaps[gap_name(gap)] = statistics
             return statistics
@@ -174,8 +183,8 @@ class Calibration:
         before = gap.start - 1 if feed_forward else gap.start
         block = BlockRunner(self.loaded.model, before) if feed_forward else None
         for entering, pre, post in self.stores[split].windows(before, gap.start, gap.stop):
-            branch = block(entering)[1] if block else None
-            yield Boundary(pre.to(self.loaded.device), post.to(self.loaded.device), branch)
+            branch, hidden = block(entering)[1:] if block else (None, None)
+            yield Boundary(pre.to(self.loaded.device), post.to(self.loaded.device), branch, hidden)
 
     def _fresh_boundaries(self, split: str, gap: range, feed_forward: bool) -> Iterator[Boundary]:
         rest = RemovedBlocks.of(range(gap.stop, self.loaded.blocks))
@@ -184,8 +193,8 @@ class Calibration:
         with recording(view, feed_forward_of=branches) as recorder:
             for ids in self.splits[split].batches(self.batch):
                 hidden_forward(view, ids.to(self.loaded.device))
-                branch = recorder.feed_forward[gap.start - 1] if feed_forward else None
-                yield Boundary(recorder.states[gap.start], recorder.states[gap.stop], branch)
+                branch, hidden = (found.get(gap.start - 1) for found in (recorder.feed_forward, recorder.hidden))
+                yield Boundary(recorder.states[gap.start], recorder.states[gap.stop], branch, hidden)
                 recorder.clear()
 
 
@@ -254,8 +263,9 @@ def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
             if watch is not None:
                 watch(states)
             for gap in gaps:
-                branch = recorder.feed_forward.get(gap.gap.start - 1) if gap.wants_feed_forward else None
-                gap.add(Boundary(states[gap.gap.start], states[gap.gap.stop], branch))
+                before = gap.gap.start - 1
+                branch, hidden = recorder.feed_forward.get(before), recorder.hidden.get(before)
+                gap.add(Boundary(states[gap.gap.start], states[gap.gap.stop], branch, hidden))
         store.add(states)
         recorder.clear()
         yield stage.step(len(ids))

@@ -1,8 +1,9 @@
 """What must be remembered of a gap's two boundaries? Additive moments: O(C²) memory for any number of tokens.
 
 Names of the statistics (a method's ``NEEDS``): ``state`` (G = X_preᵀX_pre, B = X_preᵀΔ), ``normalised`` (the same with
-x/rms(x) in place of x), ``feed_forward`` (with A in place of x), each also ``…_weighted`` (with token weights
-1/‖x_post‖²), and ``ratios`` (LinearPatch's channel scales).
+x/rms(x) in place of x), ``feed_forward`` (with A in place of x), ``joint`` (with [x − A, h]: h, the F hidden channels
+of the feed-forward branch before the gap, is what its last linear map reads), the same as ``…_weighted`` (with token
+weights 1/‖x_post‖²; not of A), and ``ratios`` (LinearPatch's channel scales).
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ MOMENTS = {  # name: (feature, weighted)
     "normalised": ("normalised", False),
     "normalised_weighted": ("normalised", True),
     "feed_forward": ("feed_forward", False),
+    "joint": ("joint", False),
+    "joint_weighted": ("joint", True),
 }
 BASES = ("identity", "rotated")
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Second moments of features φ against Δ: ``G`` = φᵀφ and ``B`` = φᵀΔ, both ``(C, C)`` float64."""
+    """Second moments of features φ against Δ: ``G`` = φᵀφ and ``B`` = φᵀΔ, float64; ``(C, C)`` but for ``joint``."""
 
     G: Tensor
     B: Tensor
@@ -42,19 +45,23 @@ class Boundary:
         pre: ``(b, t, C)`` state entering the first removed block.
         post: ``(b, t, C)`` state leaving the last one.
         feed_forward: ``(b, t, C)`` what the branch before the gap adds, where asked for and defined.
+        hidden: ``(b, t, F)`` what that branch's last linear map reads, where asked for and there is one.
     """
 
     pre: Tensor
     post: Tensor
     feed_forward: Tensor | None = None
+    hidden: Tensor | None = None
 
     def __getitem__(self, row: int) -> Boundary:
         """Return one window of the batch, as a batch of one."""
         one = slice(row, row + 1)
-        return Boundary(self.pre[one], self.post[one], None if self.feed_forward is None else self.feed_forward[one])
+        return Boundary(*(t if t is None else t[one] for t in (self.pre, self.post, self.feed_forward, self.hidden)))
 
     def features(self, feature: str, eps: float) -> Tensor:
-        """Return what a repair's M multiplies, ``(b, t, C)`` float32; ``eps`` is that of ``normalised``."""
+        """Return features ``(b, t, C)`` float32, ``(b, t, C + F)`` for ``joint``; ``eps`` is that of ``normalised``."""
+        if feature == "joint":
+            return torch.cat([self.pre.float() - self.feed_forward.float(), self.hidden.float()], -1)
         if feature == "feed_forward":
             return self.feed_forward.float()
         pre = self.pre.float()
@@ -70,18 +77,22 @@ class GapStatistics:
         needs: names of the statistics to accumulate.
         no_feed_forward: why the feed-forward branch before this gap has no meaning here, if so.
         merges: whether a linear map on that branch merges exactly into the model's weights.
+        hidden: F, the hidden channels that the branch's last linear map reads; 0 where there is no such map.
         eps: of the norm that reads the state after the gap; the feature ``normalised`` uses it.
         device: where the sums live.
     """
 
     def __init__(
         self, gap: range, width: int, needs: frozenset[str], *, no_feed_forward: str | None = None,
-        merges: bool = True, eps: float = 1e-6, device: str = "cpu",
+        merges: bool = True, hidden: int = 0, eps: float = 1e-6, device: str = "cpu",
     ) -> None:
         self.gap, self.width, self.needs, self.eps = gap, width, needs, eps
         self.no_feed_forward, self.merges = no_feed_forward, merges
+        self.hidden = 0 if no_feed_forward else hidden
         self.tokens = self.sequences = 0
-        wanted = {k for k in MOMENTS if k in needs and not (k == "feed_forward" and no_feed_forward)}
+        features = {"state", "normalised"} | ({"joint"} if self.hidden else set())
+        features |= set() if no_feed_forward else {"feed_forward"}
+        wanted = {k for k in MOMENTS if k in needs and MOMENTS[k][0] in features}
         if needs:  # a method's residual is read off the unweighted moments of its feature
             wanted |= {"state"} | {MOMENTS[k][0] for k in wanted}
         self._kinds = tuple(k for k in MOMENTS if k in wanted)
@@ -90,15 +101,16 @@ class GapStatistics:
 
         self.sums: dict[str, Tensor] = {"delta": new(1)}
         for kind in self._kinds:
-            self.sums[f"{kind}.G"], self.sums[f"{kind}.B"] = new(width, width), new(width, width)
+            rows = width + self.hidden if MOMENTS[kind][0] == "joint" else width
+            self.sums[f"{kind}.G"], self.sums[f"{kind}.B"] = new(rows, rows), new(rows, width)
         if "ratios" in needs:
             self.sums |= {f"ratios.{basis}": new(width) for basis in BASES}
             self._Q = torch.from_numpy(rotation(width)[0]).to(device=device, dtype=torch.float32)
 
     @property
     def wants_feed_forward(self) -> bool:
-        """Whether :meth:`add` needs the feed-forward branch."""
-        return "feed_forward.G" in self.sums
+        """Whether :meth:`add` needs the feed-forward branch: what it adds, and its hidden channels."""
+        return any(MOMENTS[kind][0] in ("feed_forward", "joint") for kind in self._kinds)
 
     def add(self, boundary: Boundary) -> None:
         """Add a batch of whole windows; states are promoted to float32, sums are float64."""
@@ -136,8 +148,11 @@ class GapStatistics:
         """Return one kind of moments.
 
         Raises:
-            NotDefined: the feed-forward branch has no meaning at this gap.
+            NotDefined: the feed-forward branch has no meaning at this gap, or has no last linear map of its own.
         """
+        if MOMENTS[kind][0] == "joint" and not self.hidden:
+            raise NotDefined(self.no_feed_forward or "The feed-forward branch before this gap has no linear map of its "
+                             "own at its end.")  # fmt: skip
         if kind == "feed_forward" and self.no_feed_forward:
             raise NotDefined(self.no_feed_forward)
         return Moments(self.sums[f"{kind}.G"], self.sums[f"{kind}.B"])

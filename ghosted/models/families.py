@@ -92,6 +92,22 @@ def blocks_of(model: nn.Module) -> nn.ModuleList:
     return model.get_submodule(_blocks_path(model, config.num_hidden_layers, config.model_type))
 
 
+def last_map(block: nn.Module, family: Family) -> nn.Module | None:
+    """Return the linear map that ends the feed-forward branch of ``block``, ``None`` where there is not just one.
+
+    Its weight is ``(C, F)``, or ``(F, C)`` in GPT-2; what it reads are the branch's F hidden channels.
+    """
+    if family.merge_into is None:
+        return None
+    parent, _, name = family.merge_into.rpartition(".")
+    try:
+        found = getattr(block.get_submodule(parent), name)
+    except AttributeError:
+        return None
+    weight = getattr(found, "weight", None)
+    return found if weight is not None and weight.dim() == 2 else None
+
+
 def norm_eps(model: nn.Module, state: int) -> float:
     """Return the eps of the norm that reads ``state`` first: in block ``state``, or before the head."""
     blocks = blocks_of(model)

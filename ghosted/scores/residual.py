@@ -51,7 +51,7 @@ def boundary_residuals(
     Returns:
         A :class:`~ghosted.results.Residual` by method name.
     """
-    branch = any(f.feature == "feed_forward" for f in fitted.values())
+    branch = any(f.feature in ("feed_forward", "joint") for f in fitted.values())
     M = {name: f.M.float() for name, f in fitted.items() if f.M is not None}
     ratios = {name: Ratios() for name in fitted}
     stage = Stage(f"held-out error of {gap_name(gap)}", len(calibration.splits["held_out"]), cancel)
