@@ -1,9 +1,11 @@
 """Recoverability: remove the run that a linear map replaces best, judged by what the repaired model still predicts.
 
-Two steps. The recoverability map (:mod:`ghosted.recoverability`) gives every start's error left after the repair, the
-median over held-out tokens of ‖x̂ - x_post‖/‖x_post‖; the six starts of the least error are the shortlist. Each of them
-is then repaired with ``ghosted-weighted``, and its score is the mean next-token loss (nats) of the repaired model on
-the first 4,096 held-out tokens; the smallest wins. Only the shortlist is among the candidates.
+Two steps. The recoverability map (:mod:`ghosted.recoverability`) gives, for every start, what plain pruning loses and
+what the repair leaves of it, medians over held-out tokens of ‖Δ‖/‖x_post‖ and ‖x̂ - x_post‖/‖x_post‖; the six starts of
+the smallest product of the two are the shortlist. (What is left alone puts late runs first, which replace nearly the
+whole state: their median token is repaired well, and their loss is high.) Each of the six is then repaired with
+``ghosted-weighted``, and its score is the mean next-token loss (nats) of the repaired model on the first 4,096 held-out
+tokens; the smallest wins. Only the shortlist is among the candidates.
 
 The map is of the fit without token weights, so that a run which removes the block that writes a sink token falls off
 the shortlist: its small relative error would hide that one token ruins the model. The repair that is scored is the
@@ -91,9 +93,9 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
 
 
 def shortlist(ranges: RecoverabilityMap, count: int) -> list[int]:
-    """Return the starts of the least relative error left, at most six, ascending."""
+    """Return the starts of the smallest error, before times after the repair, at most six, ascending."""
     of_count = np.flatnonzero(ranges.ends - ranges.starts + 1 == count)
-    order = of_count[np.argsort(ranges.left[of_count], kind="stable")]
+    order = of_count[np.argsort((ranges.before * ranges.left)[of_count], kind="stable")]
     return sorted(int(start) for start in ranges.starts[order[:SHORTLIST]])
 
 
