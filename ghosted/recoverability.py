@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ghosted import machine
-from ghosted.errors import ResourceError
+from ghosted.errors import ResourceError, TextError
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.results import RecoverabilityMap
 from ghosted.solve import Spectrum
@@ -69,9 +69,12 @@ def recoverability_map(
 
     Raises:
         ResourceError: its sums do not fit the free memory.
+        TextError: there is no held-out text.
         Cancelled: ``cancel`` was set.
     """
     start, loaded = time.perf_counter(), calibration.loaded
+    if not len(calibration.splits["held_out"]):
+        raise TextError("The recoverability map measures errors on held-out text; give it a text that is long enough.")
     if sums is None:
         sums = RangeSums(loaded.blocks, loaded.width, columns=columns, seed=seed, device=loaded.device)
         wanted = len(calibration.splits["calibration"].first(windows))

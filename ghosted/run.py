@@ -16,6 +16,7 @@ from ghosted import criteria, operators
 from ghosted.errors import NotDefined
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Stage, Steps
+from ghosted.registry import listing
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import PARTS, MethodResult, Protocol, Run, Update
 from ghosted.workspace import Workspace
@@ -73,6 +74,8 @@ class _Pipeline:
         calibration = yield from self._similarity(parts)
         yield Update("similarity", self.run)
         yield from self._fit(calibration)
+        if self.experiment.distill and self.run.removed.gaps:
+            yield from self._distill(calibration)
         if "boundary" in parts:
             yield from self._boundary(calibration)
             yield Update("boundary", self.run)
@@ -144,9 +147,11 @@ class _Pipeline:
     def _slices(self, source: Any, parts: tuple[str, ...]) -> Steps[Slices]:
         from ghosted import texts
 
+        held_out = getattr(criteria.criterion(self.experiment.criterion), "NEEDS_HELD_OUT", False)
         with self._timed("texts"):
             return (yield from texts.slices(
-                self.experiment, source, self.cancel, only_calibration=not {"boundary", "scores"} & set(parts)
+                self.experiment, source, self.cancel,
+                only_calibration=not (held_out or {"boundary", "scores"} & set(parts)),
             ))
 
     def _fit(self, calibration: Calibration) -> Steps[None]:
@@ -172,6 +177,28 @@ class _Pipeline:
                 if fits:
                     for field in ("rank", "dof", "ridge", "condition", "note", "error_by_rank"):
                         setattr(result, field, getattr(fits[0], field))
+
+    def _distill(self, calibration: Calibration) -> Steps[None]:
+        from ghosted.distillation import distill, read_teacher
+
+        e, teacher = self.experiment, None
+        names = [name for name in self.fitted if operators.distills(name)]
+        left = [name for name in self.fitted if name not in names and name != "none"]
+        if left or not names:
+            self.run.warnings.append(
+                f"Not distilled, but as fitted: {listing(left or self.fitted)}; "
+                f"only {listing(filter(operators.distills, operators.methods()))} can be distilled."
+            )
+        with self._timed("distill"):
+            for name in names:
+                if teacher is None:
+                    teacher = yield from read_teacher(calibration, self.run.removed, e.distill, cancel=self.cancel)
+                fits, how = yield from distill(
+                    teacher, self.fitted[name], e.distill, name=name, seed=e.seed, cancel=self.cancel
+                )
+                result = self.run.method(name)
+                self.fitted[name], result.distill = fits, how
+                result.added_parameters = sum(f.added_parameters for f in fits)
 
     def _boundary(self, calibration: Calibration) -> Steps[None]:
         from ghosted.scores.chained import chained_residuals
@@ -314,5 +341,5 @@ def _method_json(m: MethodResult, by_text: Any) -> dict[str, Any]:
     if m.residual and len(m.gaps) > 1:
         entry["residual"]["gaps"] = {name: residual(r) for name, r in m.gaps.items()}
     names = ("rank", "dof", "ridge", "condition", "note", "error_by_rank", "not_defined")
-    optional = {name: getattr(m, name) for name in names}
+    optional = {name: getattr(m, name) for name in names} | {"distill": m.distill and vars(m.distill)}
     return entry | {key: value for key, value in optional.items() if value is not None}

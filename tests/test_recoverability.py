@@ -12,7 +12,7 @@ from ghosted import criteria, operators, recoverability
 from ghosted.__main__ import main
 from ghosted.calibration import calibrate
 from ghosted.criteria import recoverability as criterion
-from ghosted.errors import Cancelled, ResourceError
+from ghosted.errors import Cancelled, ResourceError, TextError
 from ghosted.models import LoadedModel
 from ghosted.progress import CancelFlag, Note, Progress, drain
 from ghosted.recoverability import RangeSums, draw_sketch, recoverability_map
@@ -140,6 +140,11 @@ def test_it_stops_when_asked_and_refuses_what_does_not_fit(monkeypatch):
         drain(recoverability_map(calibration))
 
 
+def test_no_held_out_text_is_one_sentence():
+    with pytest.raises(TextError, match="held-out"):
+        drain(recoverability_map(calibrated(TINY("llama"), held_out=0)))
+
+
 def test_the_map_is_a_fraction_of_the_models_own_work():
     calibration = calibrated(TINY("llama"))
     start = time.perf_counter()
@@ -253,6 +258,16 @@ def test_map_prints_one_json_object(folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["blocks", "best", "range", "cosine", "before", "after", "left"]
     assert lines[6].split()[:2] == ["6", "0-5"] and "21 ranges" in lines[-1]
+
+
+def test_choose_cuts_held_out_text_for_it(folder, capsys):
+    assert main(["choose", *SMALL, "--criterion", "recoverability", "--count", "2", "--json"]) == 0
+    payload = json.loads(capsys.readouterr().out)
+    assert len(payload["candidates"]) == 5 and payload["cost"]["memory_bytes"] > 0
+    # A second start finds the similarity in the cache and no states: it reads the text again and agrees.
+    assert main(["choose", *SMALL, "--criterion", "recoverability", "--count", "2", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["remove"] == payload["remove"] and again["cost"]["tokens"] > payload["cost"]["tokens"]
 
 
 def test_bench_map_compares_with_exact_solves(folder, capsys, monkeypatch):

@@ -3,7 +3,8 @@
 A criterion's module states ``NAME``, ``LABEL``, ``ORDER`` and ``choose(evidence, count) -> Choice``; one that takes
 long is a generator that yields :class:`~ghosted.progress.Progress` and returns its ``Choice``, and states
 ``cost(evidence, count) -> Cost``, which is shown before it starts. One that may not remove every block states
-``allowed(count, blocks) -> range``, which raises where that is too few.
+``allowed(count, blocks) -> range``, which raises where that is too few. One that reads held-out text states
+``NEEDS_HELD_OUT = True``.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ghosted.texts.windows import Windows
 
 NAME, LABEL, ORDER = "recoverability", "recoverability (ours)", 60
+NEEDS_HELD_OUT = True
 METHOD = "ghosted-weighted"
 SHORTLIST = 6
 SCORED_TOKENS = 4096
