@@ -180,6 +180,25 @@ class Downstream:
     cosine: float
 
 
+@dataclass(frozen=True)
+class Distilled:
+    """How a distillation went (:mod:`ghosted.distillation`).
+
+    Attributes:
+        steps: how many were run.
+        best_step: after which of them the kept operators were reached; 0 is the fit itself.
+        kl_before: mean KL(original ‖ fitted) in nats per held-out token; ``None`` where it is no finite number.
+        kl_after: the same of the kept operators, never above it.
+        seconds: what it took beside reading the original's predictions once for all methods.
+    """
+
+    steps: int
+    best_step: int
+    kl_before: float | None
+    kl_after: float | None
+    seconds: float
+
+
 @dataclass
 class MethodResult:
     """One method's column of numbers.
@@ -198,6 +217,7 @@ class MethodResult:
         condition: condition number of G over the kept eigenvalues.
         note: one sentence about how it was built, such as a fallback that was taken.
         error_by_rank: relative error on calibration tokens left by the best operator of rank 0 … C (``low-rank``).
+        distill: how its distillation went, where it was distilled.
         not_defined: why the method has no meaning here; then all numbers are ``None``.
     """
 
@@ -214,6 +234,7 @@ class MethodResult:
     condition: float | None = None
     note: str | None = None
     error_by_rank: list[float] | None = None
+    distill: Distilled | None = None
     not_defined: str | None = None
 
 

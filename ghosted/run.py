@@ -151,7 +151,7 @@ class _Pipeline:
         with self._timed("texts"):
             return (yield from texts.slices(
                 self.experiment, source, self.cancel,
-                only_calibration=not (held_out or {"boundary", "scores"} & set(parts)),
+                only_calibration=not (held_out or self.experiment.distill or {"boundary", "scores"} & set(parts)),
             ))
 
     def _fit(self, calibration: Calibration) -> Steps[None]:

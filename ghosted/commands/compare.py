@@ -48,9 +48,18 @@ def table(payload: dict[str, Any]) -> str:
         cells = [_number(r.get(k)) for k in ("calibration", "held_out", "median")]
         cells += [_number(values.get(t)) for t in dense for values in (perplexity, damage)]
         lines.append(f"{m['method']:<18}" + "".join(f"{c:>12}" for c in (*cells, f"{m['added_parameters']:,}")))
+    lines += [_distilled(m) for m in payload["methods"] if "distill" in m]
     keys = [f"text {i}: " if several else "" for i in range(1, len(dense) + 1)]
     protocols = [key + line for key, line in zip(keys, _protocols(payload["protocol"]), strict=True)]
     return "\n".join([*lines, "", *protocols, *(f"! {w}" for w in payload["warnings"])])
+
+
+def _distilled(m: dict[str, Any]) -> str:
+    d = m["distill"]
+    return (
+        f"{m['method']}: {d['steps']} steps of distillation in {d['seconds']:.0f} s, held-out KL "
+        f"{_number(d['kl_before'])} → {_number(d['kl_after'])} nats per token (best after step {d['best_step']})"
+    )
 
 
 def _by_text(values: Any) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 A method's module states ``NAME``, ``LABEL`` (for people), ``ORDER``, ``NEEDS`` (the statistics it is fitted from, see
 :mod:`ghosted.calibration.statistics`) and ``fit(statistics, settings) -> Fitted``; a ``fit`` that takes long is a
-generator that yields :class:`~ghosted.progress.Progress` and returns its ``Fitted``. Every repair has one shape:
+generator that yields :class:`~ghosted.progress.Progress` and returns its ``Fitted``. ``DISTILLS = True`` says that
+its operator may be trained further (:mod:`ghosted.distillation`). Every repair has one shape:
 
     x̂ = x + φ M
 
@@ -38,6 +39,8 @@ class Settings:
         rank: rank of the methods that have one, ``None`` for their default.
         seed: of methods that draw random numbers.
         held_out: the gap's statistics on held-out tokens, where a fit chooses by them (``ridge`` is ``auto``).
+        generated: the gap's statistics on text that the model wrote itself, for a method that states how many
+            ``GENERATED_TOKENS`` it takes.
         read_again: gives the gap's calibration boundaries, for methods that need the tokens themselves.
         cancel: checked by fits that take long.
     """
@@ -46,6 +49,7 @@ class Settings:
     rank: int | None = None
     seed: int = 0
     held_out: GapStatistics | None = None
+    generated: GapStatistics | None = None
     read_again: Callable[[], Iterable[Boundary]] | None = None
     cancel: CancelFlag | None = None
 
@@ -134,6 +138,11 @@ def method(name: str) -> ModuleType:
 def methods() -> dict[str, ModuleType]:
     """Return all methods by name, in the order they are shown."""
     return members(PACKAGE)
+
+
+def distills(name: str) -> bool:
+    """Return whether a method's operator may be trained after its fit (:mod:`ghosted.distillation`)."""
+    return getattr(method(name), "DISTILLS", False)
 
 
 def needs(names: tuple[str, ...]) -> frozenset[str]:

@@ -11,6 +11,7 @@ from ghosted.operators._least_squares import least_squares
 
 NAME, LABEL, ORDER = "ghosted", "ghosted", 40
 NEEDS = frozenset({"state"})
+DISTILLS = True
 
 
 def fit(statistics, settings: Settings) -> Fitted:

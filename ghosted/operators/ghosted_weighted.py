@@ -11,6 +11,7 @@ from ghosted.operators._least_squares import least_squares
 
 NAME, LABEL, ORDER = "ghosted-weighted", "ghosted, weighted", 50
 NEEDS = frozenset({"state", "state_weighted"})
+DISTILLS = True
 
 
 def fit(statistics, settings: Settings) -> Fitted:

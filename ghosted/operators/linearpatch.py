@@ -13,6 +13,7 @@ from ghosted.operators import Fitted, Settings
 
 NAME, LABEL, ORDER = "linearpatch", "LinearPatch", 20
 NEEDS = frozenset({"ratios"})
+DISTILLS = True
 
 
 def fit(statistics, settings: Settings) -> Fitted:
