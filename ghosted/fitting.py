@@ -47,11 +47,14 @@ def fit_gaps(
         else:
             source = _Original(calibration, gap)
         statistics = yield from source.statistics("calibration", module.NEEDS, settings)
-        held_out = None
+        others: dict[str, GapStatistics | None] = {"held_out": None, "generated": None}
         if settings.ridge == "auto" and module.NEEDS:
-            held_out = yield from source.statistics("held_out", module.NEEDS, settings)
+            others["held_out"] = yield from source.statistics("held_out", module.NEEDS, settings)
+        if tokens := getattr(module, "GENERATED_TOKENS", 0):
+            yield from calibration.add_generated(tokens, settings.seed, settings.cancel)
+            others["generated"] = yield from source.statistics("generated", module.NEEDS, settings)
         read_again = partial(source.boundaries, "calibration", statistics.wants_feed_forward)
-        its_settings = replace(settings, held_out=held_out, read_again=read_again)
+        its_settings = replace(settings, read_again=read_again, **others)
         fits.append((yield from settled(module.fit(statistics, its_settings))))
     return fits
 
@@ -69,9 +72,9 @@ class _Original:
         self._calibration, self._gap = calibration, gap
 
     def statistics(self, split: str, needs: frozenset[str], settings: Settings) -> Steps[GapStatistics]:
-        if split == "held_out":
-            return (yield from self._calibration.held_out_statistics(self._gap, needs, settings.cancel))
-        return (yield from self._calibration.statistics(self._gap, needs, cancel=settings.cancel))
+        if split == "calibration":
+            return (yield from self._calibration.statistics(self._gap, needs, cancel=settings.cancel))
+        return (yield from self._calibration.split_statistics(split, self._gap, needs, settings.cancel))
 
     def boundaries(self, split: str, feed_forward: bool) -> Iterator[Boundary]:
         return self._calibration.boundaries(split, self._gap, feed_forward)

@@ -125,16 +125,54 @@ class Calibration:
         self.gaps[gap_name(gap)] = statistics
         return statistics
 
-    def held_out_statistics(
-        self, gap: range, needs: frozenset[str], cancel: CancelFlag | None = None
+    def split_statistics(
+        self, split: str, gap: range, needs: frozenset[str], cancel: CancelFlag | None = None
     ) -> Steps[GapStatistics]:
-        """Return a gap's statistics on the held-out windows, for methods that choose by them."""
+        """Return a gap's statistics on another split: ``held_out``, or ``generated`` after :meth:`add_generated`."""
         statistics = self.new_statistics(gap, needs)
-        stage = Stage(f"reading held-out text at {gap_name(gap)}", len(self.splits["held_out"]), cancel)
-        for boundary in self.boundaries("held_out", gap, statistics.wants_feed_forward):
+        stage = Stage(f"reading {split.replace('_', '-')} text at {gap_name(gap)}", len(self.splits[split]), cancel)
+        for boundary in self.boundaries(split, gap, statistics.wants_feed_forward):
             statistics.add(boundary)
             yield stage.step(len(boundary.pre))
         return statistics
+
+    def part(self, windows: int, cancel: CancelFlag | None = None) -> Steps[Calibration]:
+        """Return a calibration on the first ``windows`` calibration windows, all of whose states are kept if they fit.
+
+        Kept states are shared with this one; statistics are not.
+        """
+        splits = self.splits | {"calibration": self.splits["calibration"].first(windows)}
+        part = Calibration(self.loaded, splits, self.batch)
+        part.similarity, part.stores = self.similarity, dict(self.stores)
+        if len(self.stores["calibration"]) >= windows:
+            part.stores["calibration"] = self.stores["calibration"].first(windows)
+            return part
+        part.stores["calibration"] = StateStore(DEFAULT_BYTES)
+        stage = Stage("reading a part of the text", windows, cancel)
+        for ids, states in self.states("calibration", windows):
+            part.stores["calibration"].add(states)
+            yield stage.step(len(ids))
+        part.splits["calibration"] = splits["calibration"].first(len(part.stores["calibration"]) or windows)
+        return part
+
+    def add_generated(self, tokens: int, seed: int = 0, cancel: CancelFlag | None = None) -> Steps[None]:
+        """Add the split ``generated``: text that the model writes itself (once; it is kept in the cache).
+
+        Args:
+            tokens: how many, cut into windows like the calibration text.
+            seed: of the text.
+            cancel: checked between tokens.
+        """
+        from ghosted.texts import generated, windows
+
+        if "generated" in self.splits:
+            return
+        text = yield from generated.read(model=self.loaded, seed=seed, tokens_needed=tokens, cancel=cancel)
+        self.splits["generated"] = windows.pack(
+            text.ids, start=0, tokens=tokens, window=self.splits["calibration"].window, bos_id=self.loaded.bos_id,
+            text=text.name, digest=text.digest,
+        )
+        self.stores["generated"] = StateStore(0)
 
     def complete(self, split: str) -> bool:
         """Return whether the store holds every window of a split."""
@@ -146,7 +184,7 @@ class Calibration:
         """Yield the states at a gap's boundaries, batch by batch, from the store if it is complete, else anew.
 
         Args:
-            split: ``calibration`` or ``held_out``.
+            split: ``calibration``, ``held_out`` or ``generated``.
             gap: the removed blocks.
             feed_forward: also give what the branch before the gap adds.
             from_store: use the store even where it is not complete.

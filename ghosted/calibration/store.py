@@ -39,6 +39,12 @@ class StateStore:
             self._windows.append(kept)
             self.bytes, self.tokens = self.bytes + size, self.tokens + length
 
+    def first(self, windows: int) -> StateStore:
+        """Return a store of the first ``windows`` windows, on the same memory; nothing can be added to it."""
+        part = StateStore(0)
+        part._windows = self._windows[:windows]
+        return part
+
     def __len__(self) -> int:
         """Return the number of windows kept."""
         return len(self._windows)

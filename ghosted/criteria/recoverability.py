@@ -23,24 +23,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from ghosted import operators
 from ghosted.calibration import not_finite
 from ghosted.calibration.statistics import Boundary
 from ghosted.criteria import Evidence, best_of, check_count
 from ghosted.criteria._removal import mean_losses, removal_cost
+from ghosted.criteria._repaired import RepairedModel, kept_windows, scored_windows
 from ghosted.progress import Stage, Steps, settled
-from ghosted.pruned import Repair, pruned_view
+from ghosted.pruned import Repair
 from ghosted.recoverability import HELD_OUT_TOKENS, memory_bytes, recoverability_map
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, Cost, RecoverabilityMap
-from ghosted.scores.perplexity import Loss
-from ghosted.states import Resumed
 
 if TYPE_CHECKING:
     from ghosted.calibration import Calibration
-    from ghosted.texts.windows import Windows
 
 NAME, LABEL, ORDER = "recoverability", "recoverability (ours)", 60
 NEEDS_HELD_OUT = True
@@ -51,11 +48,11 @@ SCORED_TOKENS = 4096
 
 def cost(evidence: Evidence, count: int) -> Cost:
     """Return what runs through the model beside the kept states, and the memory of the map or of the scoring."""
-    calibration, scored = evidence.calibration, _scored(evidence.calibration)
+    calibration, scored = evidence.calibration, scored_windows(evidence.calibration, SCORED_TOKENS)
     loaded = calibration.loaded
     scoring = removal_cost(loaded, min(SHORTLIST, loaded.blocks - count + 1), scored)
     tokens, memory = scoring.tokens, scoring.memory_bytes
-    if not _kept(calibration):
+    if not kept_windows(calibration):
         tokens += calibration.splits["calibration"].tokens * (2 if calibration.ranges is None else 1)
     if calibration.ranges is None:
         memory = max(memory, memory_bytes(loaded.blocks, loaded.width))
@@ -79,7 +76,7 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     check_count(count, calibration.loaded.blocks)
     if calibration.ranges is None:
         calibration.ranges = yield from recoverability_map(
-            calibration, windows=_kept(calibration), seed=evidence.seed, cancel=cancel
+            calibration, windows=kept_windows(calibration), seed=evidence.seed, cancel=cancel
         )
     starts = shortlist(calibration.ranges, count)
     gaps = [range(start, start + count) for start in starts]
@@ -90,7 +87,8 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
         raise not_finite("logits after every repair", calibration.loaded.dtype)
     removed = [RemovedBlocks.of(gap) for gap, good in zip(gaps, finite, strict=True) if good]
     losses = losses[:, finite]
-    return best_of(NAME, removed, mean_losses(losses, _scored(calibration)), losses, higher_is_better=False)
+    means = mean_losses(losses, scored_windows(calibration, SCORED_TOKENS))
+    return best_of(NAME, removed, means, losses, higher_is_better=False)
 
 
 def shortlist(ranges: RecoverabilityMap, count: int) -> list[int]:
@@ -100,20 +98,10 @@ def shortlist(ranges: RecoverabilityMap, count: int) -> list[int]:
     return sorted(int(start) for start in ranges.starts[order[:SHORTLIST]])
 
 
-def _kept(calibration: Calibration) -> int | None:
-    """Return how many calibration windows the store holds; ``None`` where it holds none and all are read anew."""
-    return len(calibration.stores["calibration"]) or None
-
-
-def _scored(calibration: Calibration) -> Windows:
-    windows = calibration.splits["held_out"]
-    return windows.first(max(1, SCORED_TOKENS // windows.window))
-
-
 def _fit(calibration: Calibration, gaps: Sequence[range], evidence: Evidence) -> Steps[list[Repair]]:
     method = operators.method(METHOD)
     statistics = [calibration.new_statistics(gap, method.NEEDS) for gap in gaps]
-    wanted = _kept(calibration) or len(calibration.splits["calibration"])
+    wanted = kept_windows(calibration) or len(calibration.splits["calibration"])
     stage = Stage("reading the shortlist", wanted, evidence.cancel)
     for ids, states in calibration.states("calibration", wanted):
         for sums in statistics:
@@ -128,22 +116,14 @@ def _fit(calibration: Calibration, gaps: Sequence[range], evidence: Evidence) ->
 
 
 def _losses(calibration: Calibration, repairs: Sequence[Repair], evidence: Evidence) -> Steps[np.ndarray]:
-    """Return ``(windows, repairs)`` mean loss in nats; each repaired model starts at the block before its gap."""
-    model, windows = calibration.loaded.model, _scored(calibration)
-    firsts = [max(repair.gap.start - 1, 0) for repair in repairs]
-    variants = [
-        Resumed(pruned_view(model, RemovedBlocks.of([*range(first), *repair.gap]), [repair]))
-        for first, repair in zip(firsts, repairs, strict=True)
-    ]
+    """Return ``(windows, repairs)`` mean loss in nats."""
+    windows = scored_windows(calibration, SCORED_TOKENS)
+    models = [RepairedModel(calibration, RemovedBlocks((repair.gap,)), [repair]) for repair in repairs]
     stage, rows = Stage("scoring the shortlist", len(windows) * len(repairs), evidence.cancel), []
-    for batch, states in calibration.states("held_out", len(windows)):
-        for row in range(len(batch)):
-            ids, found = batch[row : row + 1], []
-            for first, variant in zip(firsts, variants, strict=True):
-                loss = Loss()
-                with torch.inference_mode(), variant.fed(states[first][row : row + 1]) as view:
-                    loss.add(view(input_ids=ids, use_cache=False).logits, ids)
-                found.append(loss.total / loss.tokens)
-                yield stage.step()
-            rows.append(found)
-    return np.array(rows)
+    for ids, states in calibration.states("held_out", len(windows)):
+        found = []
+        for model in models:
+            found.append(model.losses(ids, states))
+            yield stage.step(len(ids))
+        rows.append(np.array(found).T)
+    return np.concatenate(rows)

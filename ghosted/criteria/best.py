@@ -1,0 +1,131 @@
+"""Best: up to three gaps, chosen by what the repaired model still predicts on held-out text.
+
+Three steps, each on fewer candidates and closer to the truth:
+
+1. The recoverability map gives, for every length up to ``count``, the six ranges of the smallest product of what is
+   lost and what is left (medians over held-out tokens; see :mod:`ghosted.criteria.recoverability`).
+2. Each of these is repaired with ``ghosted-weighted``; its damage is the rise of the mean next-token loss on 2,048
+   held-out tokens. Sets of up to three ranges, never adjacent, that remove ``count`` blocks in all are ranked by the
+   sum of their damages: an estimate that costs nothing more.
+3. The six best sets are repaired for real, one gap after the other, and scored on 4,096 held-out tokens; the smallest
+   loss wins. Only they are among the candidates.
+
+Source: ours; not in the paper.
+
+Cost: the map, then a part of a pass over the scored tokens for each range and each set. Fits use at most 8,192
+calibration tokens, as many as the store keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ghosted import operators
+from ghosted.calibration import not_finite
+from ghosted.criteria import Evidence, best_of, check_count
+from ghosted.criteria import recoverability as by_range
+from ghosted.criteria._removal import mean_losses, removal_cost
+from ghosted.criteria._repaired import RepairedModel, kept_windows, scored_windows
+from ghosted.progress import Stage, Steps
+from ghosted.recoverability import recoverability_map
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Choice, Cost
+
+if TYPE_CHECKING:
+    from ghosted.calibration import Calibration
+
+NAME, LABEL, ORDER = "best", "best (ours)", 70
+NEEDS_HELD_OUT = True
+METHOD = "ghosted-weighted"
+GAPS = 3
+SETS = 6
+FITTED_TOKENS, RANGE_TOKENS, SET_TOKENS = 8192, 2048, 4096
+
+
+def cost(evidence: Evidence, count: int) -> Cost:
+    """Return what runs through the model beside the kept states, at most, and the memory of the map or the scoring."""
+    calibration, blocks = evidence.calibration, evidence.similarity.blocks
+    mapped = by_range.cost(evidence, count)
+    ranges = sum(min(by_range.SHORTLIST, blocks - length + 1) for length in range(1, count + 1))
+    single = removal_cost(calibration.loaded, ranges, scored_windows(calibration, RANGE_TOKENS))
+    sets = removal_cost(calibration.loaded, SETS, scored_windows(calibration, SET_TOKENS))
+    fitted = SETS * (GAPS - 1) * FITTED_TOKENS if count > 1 else 0
+    memory = max(mapped.memory_bytes, single.memory_bytes, sets.memory_bytes)
+    return Cost(mapped.tokens + single.tokens + sets.tokens + fitted, memory)
+
+
+def choose(evidence: Evidence, count: int) -> Steps[Choice]:
+    """Choose ``count`` blocks in up to three gaps, 1 ≤ count < L.
+
+    Raises:
+        InputError: ``count`` leaves no block, or is below 1.
+        ModelError: no repaired model has a finite loss.
+        ResourceError: the map does not fit the free memory.
+        Cancelled: ``evidence.cancel`` was set.
+    """
+    calibration, cancel = evidence.calibration, evidence.cancel
+    check_count(count, calibration.loaded.blocks)
+    if calibration.ranges is None:
+        calibration.ranges = yield from recoverability_map(
+            calibration, windows=kept_windows(calibration), seed=evidence.seed, cancel=cancel
+        )
+    wanted = max(1, FITTED_TOKENS // calibration.splits["calibration"].window)
+    part = yield from calibration.part(min(wanted, kept_windows(calibration) or wanted), cancel)
+    singles = [
+        RemovedBlocks((range(start, start + length),))
+        for length in range(1, count + 1)
+        for start in by_range.shortlist(calibration.ranges, length)
+    ]
+    windows = scored_windows(calibration, RANGE_TOKENS)
+    held_out = list(calibration.states("held_out", len(windows)))
+    losses = yield from _losses(part, singles, held_out, Stage("scoring ranges", len(singles), cancel), evidence)
+    losses = mean_losses(losses, windows)
+    sets = likely_sets([removed.gaps[0] for removed in singles], losses - losses.min(), count)
+    windows = scored_windows(calibration, SET_TOKENS)
+    held_out = list(calibration.states("held_out", len(windows)))
+    losses = yield from _losses(part, sets, held_out, Stage("scoring sets of ranges", len(sets), cancel), evidence)
+    finite = np.isfinite(losses).all(0)
+    if not finite.any():
+        raise not_finite("logits after every repair", calibration.loaded.dtype)
+    removed = [one for one, good in zip(sets, finite, strict=True) if good]
+    losses = losses[:, finite]
+    return best_of(NAME, removed, mean_losses(losses, windows), losses, higher_is_better=False)
+
+
+def likely_sets(ranges: Sequence[range], damages: np.ndarray, count: int) -> list[RemovedBlocks]:
+    """Return the sets of up to three ranges, never adjacent, of the least summed damage; at most six, best first.
+
+    Args:
+        ranges: candidates.
+        damages: ``(ranges,)`` rise of the loss, not below 0; NaN where it is no finite number.
+        count: blocks that a set removes in all.
+    """
+    known = [(gap, float(d)) for gap, d in zip(ranges, damages, strict=True) if np.isfinite(d)]
+    known.sort(key=lambda one: (one[0].start, one[0].stop))
+    found: list[tuple[float, RemovedBlocks]] = []
+    for several in range(1, GAPS + 1):
+        for chosen in combinations(known, several):
+            gaps = [gap for gap, _ in chosen]
+            apart = all(a.stop < b.start for a, b in pairwise(gaps))
+            if apart and sum(map(len, gaps)) == count:
+                found.append((sum(damage for _, damage in chosen), RemovedBlocks(tuple(gaps))))
+    found.sort(key=lambda one: one[0])
+    return [removed for _, removed in found[:SETS]]
+
+
+def _losses(part: Calibration, several: Sequence[RemovedBlocks], held_out, stage: Stage, evidence: Evidence):
+    """Return ``(windows, sets)`` mean loss in nats of each repaired model on batches of ids and states."""
+    from ghosted.fitting import fit_gaps, repairs_of
+
+    settings, found = operators.Settings(seed=evidence.seed, cancel=evidence.cancel), []
+    for removed in several:
+        fits = yield from fit_gaps(part, removed, METHOD, settings, sequential=True)
+        part.gaps.clear()  # the moments of some fifty gaps would be the largest thing in memory
+        model = RepairedModel(part, removed, repairs_of(removed.gaps, fits))
+        found.append([loss for ids, states in held_out for loss in model.losses(ids, states)])
+        yield stage.step()
+    return np.array(found).T
