@@ -161,8 +161,8 @@ def _read(
         for part in torch.arange(len(ids)).split(size):
             with torch.inference_mode(), last.fed(before_last[part]) as view:
                 logits = view(input_ids=ids[part], use_cache=False).logits
-            # Copied outside of inference mode, for gradients flow past these states.
-            found.append(Kept(ids[part].cpu(), entering[part].cpu().clone(), *_top(logits, kept)))
+            # Indexing copies, outside of inference mode: gradients will flow past these states.
+            found.append(Kept(ids[part].cpu(), entering[part].cpu(), *_top(logits, kept)))
             del logits
             yield stage.step(len(part))
     return Kept(*(torch.cat(parts) for parts in zip(*(vars(f).values() for f in found), strict=True)))
@@ -311,7 +311,7 @@ class Student:
 
     def operators(self) -> list[Tensor]:
         """Return a copy of the operators as they are now, float64."""
-        return [M.detach().double() for M in self.M]
+        return [M.detach().cpu().double() for M in self.M]
 
 
 def schedule(step: int, steps: int) -> float:
