@@ -5,14 +5,16 @@ What the branch adds is A = h Kᵀ + b, the output of its last linear map. A rep
     Kᵀ → Kᵀ T and b → b T,
 
 exactly, for every expert where there are several (the router's weights mix their outputs afterwards). Families that
-normalise the branch's output after that map keep the run-time operator; the refusal says why.
+normalise the branch's output after that map keep the run-time operator; the refusal says why. Of a ``joint`` repair,
+x̂ = x + (x − A) M_x + h M_h, the second part vanishes, Kᵀ → Kᵀ + M_h, and the operator M_x stays.
 
-Source: ReplaceMe (arXiv 2505.02819). Cost: one product of order C per stored matrix.
+Source: ReplaceMe (arXiv 2505.02819); ours for ``joint``. Cost: one product of order C per stored matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,7 +34,7 @@ def merged_tensors(model: PreTrainedModel, repair: Repair) -> dict[str, Tensor]:
 
     Args:
         model: the original, or a view that still has the block before the gap; it is only read.
-        repair: of the feature ``feed_forward``.
+        repair: of the feature ``feed_forward`` or ``joint``.
 
     Returns:
         New weight and, where the map has one, bias, in the model's dtype and shape (computed in float64).
@@ -41,7 +43,7 @@ def merged_tensors(model: PreTrainedModel, repair: Repair) -> dict[str, Tensor]:
         NotDefined: the repair is of another feature, the gap starts at block 0, or the family cannot merge it.
     """
     family = find_family(model)
-    if repair.feature != "feed_forward":
+    if repair.feature not in ("feed_forward", "joint"):
         raise NotDefined("Only a repair of the feed-forward branch merges into the weights; this one acts on the "
                          "state between two blocks.")  # fmt: skip
     check_feed_forward(repair.gap, family)
@@ -49,14 +51,19 @@ def merged_tensors(model: PreTrainedModel, repair: Repair) -> dict[str, Tensor]:
         raise NotDefined(family.no_merge)
     block = blocks_of(model)[surviving_states(model).index(repair.gap.start - 1)]
     path = _last_map(block, family)
+    if repair.feature == "joint":
+        weight = block.get_parameter(f"{path}.weight")
+        hidden = repair.M[repair.M.shape[1] :].to(weight.device).double()
+        more = hidden.mT if isinstance(block.get_submodule(path), nn.Linear) else hidden
+        return {f"{path}.weight": (weight.detach().double() + more).to(weight.dtype)}
     T = torch.eye(len(repair.M), dtype=torch.float64) + repair.M.double().cpu()
     return {name: _times(block.get_parameter(name), T, transposed) for name, transposed in _parameters(block, path)}
 
 
 def merged_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair]) -> PreTrainedModel:
-    """Return the pruned view whose feed-forward repairs are merged into weights of its own.
+    """Return the pruned view whose repairs are merged into weights of its own, as far as they can be.
 
-    All other weights are the original's; repairs of other features hang on the view as they always do.
+    All other weights are the original's; what does not merge hangs on the view as it always does.
 
     Args:
         model: the original; it is only read.
@@ -67,10 +74,14 @@ def merged_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequenc
         NotDefined: a feed-forward repair cannot be merged in this family or at this gap.
         InputError: as :func:`~ghosted.pruned.pruned_view`.
     """
-    merges = [repair for repair in repairs if repair.feature == "feed_forward"]
+    merges = [repair for repair in repairs if repair.feature in ("feed_forward", "joint")]
     new = [merged_tensors(model, repair) for repair in merges]
     pruned_view(model, removed, repairs)  # refuses what does not fit
-    view = pruned_view(model, removed, [repair for repair in repairs if repair.feature != "feed_forward"])
+    left = [
+        replace(repair, M=repair.M[: repair.M.shape[1]]) if repair.feature == "joint" else repair
+        for repair in repairs if repair.feature != "feed_forward"
+    ]
+    view = pruned_view(model, removed, left)
     for repair, tensors in zip(merges, new, strict=True):
         block = blocks_of(view)[surviving_states(view).index(repair.gap.start - 1)]
         for name, tensor in tensors.items():

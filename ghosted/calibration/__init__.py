@@ -7,7 +7,7 @@ states, the moments of the gaps asked for, and a bounded store of states for any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -72,6 +72,12 @@ class Calibration:
             "held_out": StateStore(held if self.keeps_held_out else 0),
             "calibration": StateStore(store_bytes - held if self.keeps_held_out else store_bytes),
         }
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What decides every number computed from this: model, dtype, device, batch and the two slices of text."""
+        loaded, slices = self.loaded, (self.splits["calibration"], self.splits["held_out"])
+        return (loaded.fingerprint, loaded.dtype, loaded.device, self.batch, *(each.identity for each in slices))
 
     def new_statistics(self, gap: range, needs: frozenset[str]) -> GapStatistics:
         """Return empty statistics for a gap."""

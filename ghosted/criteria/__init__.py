@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ghosted import machine
+from ghosted.criteria import _saved
 from ghosted.errors import InputError, ResourceError
 from ghosted.progress import CancelFlag, Note, Steps, settled
 from ghosted.registry import members, pick
@@ -60,6 +61,8 @@ def criteria() -> dict[str, ModuleType]:
 def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
     """Let the criterion ``name`` choose ``count`` blocks; says what that costs before it starts.
 
+    A choice that costs more than the calibrating pass is kept on disk, and given back at no cost.
+
     Raises:
         InputError: there is no such criterion, or the count leaves no block or is below 1.
         ResourceError: it needs more memory than is free.
@@ -68,6 +71,10 @@ def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
     check(name, count, evidence.similarity.blocks)
     module = criterion(name)
     cost = module.cost(evidence, count) if hasattr(module, "cost") else Cost(0, 0)
+    if cost.tokens or cost.memory_bytes:
+        entry = _saved.key(name, count, evidence.seed, evidence.calibration.identity)
+        if (kept := _saved.restore(entry)) is not None:
+            return kept
     if cost.memory_bytes:
         free = machine.available_memory(evidence.calibration.loaded.device)
         if cost.memory_bytes > free:
@@ -78,6 +85,8 @@ def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
     if cost.tokens or cost.memory_bytes:
         yield Note(f"{name}: {cost}")
     choice = yield from settled(module.choose(evidence, count))
+    if cost.tokens or cost.memory_bytes:
+        _saved.save(entry, choice)
     return replace(choice, cost=cost)
 
 
