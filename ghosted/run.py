@@ -219,7 +219,8 @@ class _Pipeline:
                     run.method(name).residual = residual
         for result in self.run.methods:
             held_out = result.residual and result.residual.held_out
-            if held_out and held_out > 1 and result.rank is not None:
+            trained = result.distill and result.distill.best_step  # for what the model says, no longer for this error
+            if held_out and held_out > 1 and result.rank is not None and not trained:
                 self.run.warnings.append(
                     f"The held-out error of {result.method} is {held_out:.3g}, above 1: on text it has not seen it is "
                     "worse than no repair."

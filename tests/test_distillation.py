@@ -9,6 +9,7 @@ from test_fitting import calibration as calibrated
 from test_fitting import fitted, windows
 from tiny import FAMILIES, TINY, VARIANTS, logits_of, tokenizer
 
+import ghosted.distillation
 from ghosted import operators
 from ghosted.calibration import calibrate
 from ghosted.commands.compare import table
@@ -20,6 +21,7 @@ from ghosted.models import LoadedModel
 from ghosted.progress import CancelFlag, Progress, drain
 from ghosted.pruned import pruned_view
 from ghosted.removed import RemovedBlocks
+from ghosted.results import Residual
 from ghosted.run import compare_json, run
 from ghosted.workspace import Workspace
 
@@ -245,6 +247,22 @@ def test_a_run_distills_and_its_json_says_so(text):
     (warning,) = [w for w in finished.warnings if "istilled" in w]
     assert "replaceme;" in warning and "none" not in warning
     assert "linearpatch, ghosted, ghosted-weighted" in warning
+
+
+@pytest.mark.parametrize(("steps", "rate", "warned"), [(0, 0, True), (10, 1e-3, False), (10, 1e4, True)])
+def test_a_boundary_error_above_one_is_not_held_against_an_operator_that_was_trained_for_less(
+    text, monkeypatch, steps, rate, warned
+):
+    def boundary_residuals(calibration, gap, fitted, *_):
+        return dict.fromkeys(fitted, Residual(0.5, 1.5, 1.0))
+        yield
+
+    monkeypatch.setattr("ghosted.scores.residual.boundary_residuals", boundary_residuals)
+    real = ghosted.distillation.distill
+    monkeypatch.setattr("ghosted.distillation.distill", lambda *a, **more: real(*a, **more, rate=rate))
+    e = Experiment(text=text, tokens=1024, window=64, windows=3, remove="2-3", distill=steps, methods=("ghosted",))
+    finished = drain(run(e, Workspace(LoadedModel.of(TINY("llama"), tokenizer())), parts=("boundary",)))
+    assert any("above 1" in w for w in finished.warnings) == warned
 
 
 def test_a_run_for_generation_alone_is_distilled_too(text):
