@@ -47,8 +47,8 @@ WINDOWS_PER_STEP = 4
 HELD_OUT_WINDOWS = 8
 EVERY = 10  # steps between two looks at the held-out windows
 PATIENCE = 3  # looks without a lower KL, then it stops
-# AdamW's, in the units above. Held-out KL after 12 steps at 14-18 (0.297 before): 0.242 at 5e-4, 0.238 at 1e-3, 0.286 at
-# 3e-3; without units at 3e-4 0.249.
+# AdamW's, in the units above. Held-out KL after 12 steps at 14-18 (0.297 before): 0.242 at 5e-4, 0.238 at 1e-3, 0.286
+# at 3e-3; without units at 3e-4 0.249.
 RATE = 1e-3
 WARM_UP = 0.1  # of the steps
 
