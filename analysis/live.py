@@ -77,7 +77,7 @@ class Live:
             if isinstance(event, Update):
                 yield generations.show_columns(self.panels.generations, event.run)
             else:
-                yield {line: status.event_line(event)}
+                yield {line: status.event_line(event, job.note)}
 
     async def similarity(self, request: gr.Request) -> dict[Any, Any]:
         """Draw the similarities once they are known."""
@@ -114,15 +114,15 @@ class Live:
 
     def from_map(self, value: str) -> dict[Any, Any]:
         """Follow the map."""
-        return layer_map.from_map(self.panels.layer_map, value)
+        return self._by_hand(layer_map.from_map(self.panels.layer_map, value))
 
     def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
         """Follow the two numbers."""
-        return layer_map.from_numbers(self.panels.layer_map, first, last, value)
+        return self._by_hand(layer_map.from_numbers(self.panels.layer_map, first, last, value))
 
-    def from_text(self, text: str, value: str) -> dict[Any, Any]:
+    def from_text(self, text: str | None, value: str) -> dict[Any, Any]:
         """Follow the text form."""
-        return layer_map.from_text(self.panels.layer_map, text, value)
+        return self._by_hand(layer_map.from_text(self.panels.layer_map, text, value))
 
     def describe(self, model: str, remove: str) -> dict[Any, Any]:
         """Say what a model is before it is fetched, and fit the map to it."""
@@ -149,6 +149,11 @@ class Live:
         """Draw another operator of the last run."""
         picture = self.sessions.of(request.session_hash).portraits.get(name)
         return decomposition.draw(self.panels.decomposition, picture) if picture else gr.skip()
+
+    def _by_hand(self, forms: dict[Any, Any]) -> dict[Any, Any]:
+        """Let blocks that were picked by hand count, whatever criterion was set; not what cannot be read."""
+        read = layer_map.accepted(self.panels.layer_map, forms)
+        return forms | ({self.panels.controls.criterion: "manual"} if read else {})
 
     def _experiment(self, visitor: str, values: tuple[Any, ...]) -> Experiment:
         experiment = experiment_from(dict(zip(FIELDS, values, strict=True)))

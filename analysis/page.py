@@ -13,6 +13,7 @@ from analysis.live import Live, Panels
 from analysis.panels import boundary, controls, decomposition, generations, layer_map, similarity, status
 from analysis.runner import RunFunction, Runner
 from analysis.session import Sessions
+from analysis.settings import DEFAULT
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
@@ -93,11 +94,15 @@ def _wire(page: gr.Blocks, panels: Panels, live: Live) -> None:
     page.unload(live.leave)
 
     forms = [blocks.first, blocks.last, blocks.remove, blocks.problem]
-    blocks.map.pick(live.from_map, [blocks.map], forms, **LATEST)
+    blocks.map.pick(live.from_map, [blocks.map], [*forms, side.criterion], **LATEST)
     gr.on([blocks.first.input, blocks.last.input], live.from_numbers, [blocks.first, blocks.last, blocks.map],
-          [blocks.map, blocks.remove, blocks.problem], **LATEST)
-    blocks.remove.input(live.from_text, [blocks.remove, blocks.map],
-                        [blocks.map, blocks.first, blocks.last, blocks.problem], **LATEST)
+          [blocks.map, blocks.remove, blocks.problem, side.criterion], **LATEST)
+    # Not its input event: gradio fires that for typed letters only, not for what is deleted or pasted.
+    blocks.remove.change(live.from_text, [blocks.remove, blocks.map],
+                         [blocks.map, blocks.first, blocks.last, blocks.problem, side.criterion],
+                         js=layer_map.BY_A_PERSON, **LATEST)
+    if not DEFAULT.remove:  # an empty number opens as 0, which is a block
+        page.load(None, None, [blocks.first, blocks.last], js="() => [null, null]", **PRIVATE)
 
     side.model.change(live.describe, [side.model, blocks.remove], [side.facts, blocks.map, *forms], **LATEST)
     side.upload.upload(live.upload, [side.upload], [side.text], **PRIVATE)

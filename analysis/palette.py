@@ -36,15 +36,22 @@ class Look:
 LOOKS = {
     "original": Look(GREY, "solid", "circle"),
     "none": Look(INK, "dash", "x"),
+    "scalar": Look("#a9744f", "dot", "circle-open"),
+    "diagonal": Look("#8a8530", "dash", "square-open"),
     "linearpatch-diag": Look("#3f9fdc", "dot", "triangle-up"),
     "linearpatch": Look(BLUE, "dashdot", "triangle-down"),
+    "procrustes": Look("#5f82d6", "dashdot", "diamond-open"),
+    "symmetric": Look(TEAL, "dot", "hexagon"),
+    "low-rank": Look("#5e8aa6", "longdash", "triangle-up-open"),
     "replaceme": Look("#0c9b6f", "longdash", "square"),
+    "replaceme-cosine": Look("#4f9a2f", "dash", "triangle-down-open"),
     "ghosted": Look(VIOLET, "solid", "circle"),
     "ghosted-weighted": Look("#bb5ad0", "longdashdot", "diamond"),
-    "symmetric": Look(TEAL, "dot", "hexagon"),
+    "normalised": Look("#9d7fd6", "dot", "diamond-wide"),
+    "best": Look("#dc2f6e", "solid", "star"),
 }
 
-SPARE = (Look("#a07a28", "dash", "star"), Look("#c2566b", "dot", "pentagon"), Look("#6f7f33", "dashdot", "cross"))
+SPARE = (Look("#a07a28", "dash", "hexagram"), Look("#c2566b", "dot", "pentagon"), Look("#6f7f33", "dashdot", "cross"))
 """For methods that were added without a look of their own."""
 
 DIVERGING = (

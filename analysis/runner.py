@@ -18,11 +18,11 @@ from typing import Any
 
 from ghosted.errors import Cancelled, GhostedError, InputError
 from ghosted.experiment import Experiment
-from ghosted.progress import CancelFlag, Progress, Steps, drain
+from ghosted.progress import CancelFlag, Note, Progress, Steps, drain
 from ghosted.results import Run, Update
 
 RunFunction = Callable[..., Steps[Run]]
-"""``run(experiment, cancel=flag)``: a generator of Progress and Update that returns a Run."""
+"""``run(experiment, cancel=flag)``: a generator of Progress, Note and Update that returns a Run."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Job:
     Attributes:
         parts: the newest Update of each part of the run.
         ended: how it ended, ``None`` while it has not.
+        note: the newest Note, until the part of the run that it was about is there.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -63,7 +64,8 @@ class Job:
         self.cancel = CancelFlag()
         self.parts: dict[str, Update] = {}
         self.ended: Ended | None = None
-        self._unseen: dict[str, Progress | Update] = {}
+        self.note = ""
+        self._unseen: dict[str, Progress | Note | Update] = {}
         self._watched: set[str] = set()
         self._lock = threading.Lock()
 
@@ -72,15 +74,18 @@ class Job:
         with self._lock:
             if isinstance(event, Progress):
                 self._unseen["progress"] = event
+            elif isinstance(event, Note):
+                self.note = event.text
+                self._unseen["note"] = event
             elif isinstance(event, Ended):
                 self.ended = event
             elif isinstance(event, Update):
-                self.parts[event.part] = event
+                self.parts[event.part], self.note = event, ""
                 if event.part == "columns":
                     self._unseen["columns"] = event
 
-    def news(self) -> list[Progress | Update]:
-        """Return what changes all the time, the progress and the texts, as far as nobody has seen it."""
+    def news(self) -> list[Progress | Note | Update]:
+        """Return what changes all the time, progress, notes and texts, as far as nobody has seen it."""
         with self._lock:
             news, self._unseen = list(self._unseen.values()), {}
             return news
@@ -126,7 +131,7 @@ class Runner:
         job = self._of.get(visitor)
         return job if job is not None and job.claim(what) else None
 
-    async def follow(self, job: Job) -> AsyncIterator[Waiting | Progress | Update | Ended]:
+    async def follow(self, job: Job) -> AsyncIterator[Waiting | Progress | Note | Update | Ended]:
         """Yield where a job is and its texts, a few times a second, at last its end; leaving early stops the job."""
         place = 0
         try:

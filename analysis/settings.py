@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ghosted.errors import InputError
-from ghosted.experiment import DEFAULT_METHODS, Experiment
+from ghosted.experiment import Experiment
 
 PROMPT = "Photosynthesis is the process by which plants turn sunlight into"
-DEFAULT = Experiment(remove="14-18", count=5, prompt=PROMPT, windows=8)
+DEFAULT = Experiment(
+    criterion="best", count=5, methods=("none", "linearpatch", "replaceme", "ghosted", "best"), prompt=PROMPT, windows=8
+)
 """What the page opens with; it scores half as many windows as the command line does, so that people wait less."""
 
 DEFAULT_BLOCKS = 30
@@ -77,4 +79,4 @@ def _whole(name: str, value: Any) -> int:
     return int(number)
 
 
-__all__ = ["DEFAULT", "DEFAULT_BLOCKS", "DEFAULT_METHODS", "FIELDS", "PROMPT", "experiment_from", "refuse_paths"]
+__all__ = ["DEFAULT", "DEFAULT_BLOCKS", "FIELDS", "PROMPT", "experiment_from", "refuse_paths"]

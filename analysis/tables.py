@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from analysis.names import method_label
+from analysis.names import label_in, method_label
 from analysis.numbers import MISSING, count, three
 from analysis.palette import css_class
-from ghosted.results import MethodResult, Protocol, Residual, Run
+from ghosted.removed import RemovedBlocks
+from ghosted.results import Choice, MethodResult, Protocol, Residual, Run
 
 HEADERS = (
     ("method", ""), ("perplexity", "lower is better"), ("damage", "nats"), ("error left", "held-out"),
@@ -58,9 +59,21 @@ def verdicts(run: Run) -> list[str]:
     return [f"More error at the boundary than without a repair: {names}."]
 
 
+def chosen(choice: Choice, blocks: int) -> str:
+    """Return a sentence on what a criterion chose of ``blocks`` blocks, and how close the runner-up came."""
+    best = RemovedBlocks.parse(choice.remove).describe(blocks)
+    said = f"{label_in('ghosted.criteria', choice.criterion)} {best}, score {three(choice.score)}"
+    if (runner := choice.runner_up) is None:
+        return f"{said}; there is no runner-up."
+    said += f" ({'higher' if choice.higher_is_better else 'lower'} is better); runner-up: "
+    said += f"{runner.remove.replace('-', '–').replace(',', ', ')}, {three(runner.score)}"
+    return said + (": a near tie, no more apart than one text is from another." if choice.near_tie else ".")
+
+
 def notices(run: Run, failed: str = "") -> str:
-    """Return the warnings and verdicts of a run as a list, empty where there are none; ``failed`` comes first."""
-    items = [("gl-warning", w) for w in (failed, *run.warnings) if w] + [("gl-verdict", v) for v in verdicts(run)]
+    """Return the choice, warnings and verdicts of a run as a list, empty without any; ``failed`` comes first."""
+    items = [("gl-choice", chosen(run.choice, run.blocks))] if run.choice is not None else []
+    items += [("gl-warning", w) for w in (failed, *run.warnings) if w] + [("gl-verdict", v) for v in verdicts(run)]
     items += [("gl-aside", f"{method_label(m.method)}: {m.note}") for m in run.methods if m.note]
     if not items:
         return ""

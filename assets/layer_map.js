@@ -5,6 +5,10 @@ const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 30, SIDE = 366, STRIP_TOP = SIDE + 8, STRIP_HEIGHT = 26;
 // [position 0..1, r, g, b]: the diverging scale of analysis/palette.py, given by the page so that there is one truth.
 const scale = JSON.parse(element.querySelector(".gl-map").dataset.scale);
+const IDLE = {
+  nothing: ["Drag here to choose blocks by hand,", "or let a criterion such as best find them."],
+  chosen: ["Press Run to see how alike the states are.", ""],
+};
 
 let blocks = 0, gaps = [], cosine = null, drag = null, told = "";
 
@@ -62,10 +66,7 @@ function draw() {
       const at = i * c;
       make("path", { d: `M${LEFT + at} 0V${SIDE}M${LEFT} ${at}H${LEFT + SIDE}`, class: "gl-map-grid" }, svg);
     }
-    const said = make("text", { x: LEFT + 12, y: SIDE - 34, class: "gl-map-empty" }, svg);
-    said.textContent = "Press Run to see how alike the states are.";
-    const more = make("text", { x: LEFT + 12, y: SIDE - 14, class: "gl-map-empty" }, svg);
-    more.textContent = "Blocks can be chosen already.";
+    for (const y of [SIDE - 34, SIDE - 14]) make("text", { x: LEFT + 12, y, class: "gl-map-empty" }, svg);
   }
   for (let i = 0; i <= blocks; i += every) {
     const label = make("text", { x: LEFT - 6, y: (i + 0.5) * c + 4, class: "gl-map-tick", "text-anchor": "end" }, svg);
@@ -104,6 +105,8 @@ function mark() {
         class: "gl-map-handle" }, marks);
     }
   }
+  const idle = svg.querySelectorAll(".gl-map-empty");
+  IDLE[gaps.length ? "chosen" : "nothing"].forEach((said, line) => { if (idle[line]) idle[line].textContent = said; });
   const text = describe();
   svg.setAttribute("aria-label", `Layer map: ${text}`);
   svg.setAttribute("aria-valuetext", text);

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from ghosted.errors import ModelError
-from ghosted.progress import Stage
-from ghosted.removed import RemovedBlocks
+from ghosted.progress import Note, Stage
+from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import (
+    Candidate,
     Choice,
     Column,
     Decomposition,
@@ -26,9 +27,17 @@ from ghosted.results import (
 
 BLOCKS, WIDTH = 30, 64
 LEFT = {
-    "none": (1.0, 1.0, 1.0, 55.6), "linearpatch-diag": (3.2, 3.49, 0.96, 50.8), "linearpatch": (2.9, 3.08, 0.91, 48.9),
+    "none": (1.0, 1.0, 1.0, 55.6), "scalar": (0.99, 0.99, 1.0, 54.1), "diagonal": (0.95, 0.96, 0.97, 50.2),
+    "linearpatch-diag": (3.2, 3.49, 0.96, 50.8), "linearpatch": (2.9, 3.08, 0.91, 48.9),
+    "procrustes": (0.86, 0.87, 0.87, 40.1), "symmetric": (0.74, 0.75, 0.75, 34.9), "low-rank": (0.70, 0.72, 0.72, 35.3),
     "replaceme": (0.69, 0.71, 0.72, 34.4), "ghosted": (0.58, 0.62, 0.63, 31.8),
-    "ghosted-weighted": (0.80, 0.83, 0.63, 57.0),
+    "replaceme-cosine": (0.74, 0.76, 0.70, 33.9), "ghosted-weighted": (0.80, 0.83, 0.63, 57.0),
+    "normalised": (0.79, 0.82, 0.62, 31.5), "best": (0.77, 0.81, 0.60, 28.4),
+}
+LINEAR = set(LEFT) - {"none", "replaceme", "replaceme-cosine", "normalised", "best"}
+CHOICES = {
+    "best": Choice("best", "10,14-16,22", 3.213, False, Candidate("14-18", 3.214), True, ()),
+    "cosine": Choice("cosine", "12-16", 0.906, True, Candidate("10-14", 0.871), False, ()),
 }
 DENSE = 22.7
 NASTY = ["<img src=x onerror=alert(1)>", " ${alert(2)}", " `tick`", " </script>", " {{value}}", " \\n $x^2$"]
@@ -66,6 +75,8 @@ def decomposition(method: str, gap: str, width: int = WIDTH) -> Decomposition:
 
 
 def method_result(name: str, gap: range, blocks: int = BLOCKS) -> MethodResult:
+    if not gap:
+        return MethodResult(name, None, {}, {"python-docs": DENSE}, {"python-docs": 0.0})
     calibration, held_out, median, perplexity = LEFT[name]
     states = [gap.stop, *range(gap.stop + 1, blocks + 1)]
     below = [Downstream(s, median * (0.9 + 0.02 * k), 0.9 - 0.01 * k) for k, s in enumerate(states)]
@@ -81,6 +92,7 @@ def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = Non
 
     def run(experiment, workspace=None, cancel=None):
         found = Run(experiment, "SmolLM2-135M-Instruct (4-bit GGUF, dequantised)", blocks, WIDTH, "bfloat16")
+        choice = None if experiment.criterion == "manual" else CHOICES[experiment.criterion]
         for stage, part in (("loading", None), ("calibrating", "similarity"), ("solving", "boundary"),
                             ("decomposing", "decomposition"), ("scoring", "scores")):
             clock = Stage(stage, steps, cancel)
@@ -88,20 +100,24 @@ def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = Non
                 time.sleep(pace)
                 yield clock.step()
             if stage == "loading":
-                removed = experiment.remove if experiment.criterion == "manual" else "12-16"
-                found.removed = RemovedBlocks.parse(removed, blocks)
+                found.removed = RemovedBlocks.parse(choice.remove if choice else experiment.remove, blocks)
             if part == "similarity":
                 found.similarity = similarity(blocks)
-                if experiment.criterion != "manual":
-                    found.choice = Choice(experiment.criterion, "12-16", 0.906, True, None, True, ())
+                if choice:
+                    yield Note(f"{choice.criterion}: 450,560 more tokens through the model, about 0.3 GB more memory")
+                    clock = Stage("scoring ranges", steps, cancel)
+                    for _ in range(steps):
+                        time.sleep(pace)
+                        yield clock.step()
+                    found.choice = choice
                 if fail is not None:
                     raise fail
             gap = found.removed.gaps[0] if found.removed.gaps else range(0)
             if part == "boundary":
                 found.methods = [method_result(name, gap, blocks) for name in experiment.methods]
             if part == "decomposition" and gap:
-                found.decompositions = {name: decomposition(name, str(found.removed)) for name in experiment.methods
-                                        if name.startswith("ghosted")}
+                found.decompositions = {name: decomposition(name, gap_name(gap)) for name in experiment.methods
+                                        if name in LINEAR}
             if part == "scores":
                 found.dense_perplexity = {"python-docs": DENSE}
                 found.self_check = True

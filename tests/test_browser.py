@@ -63,6 +63,22 @@ def wait_for_text(page, text):
                            arg=text)
 
 
+def write_range(page, text):
+    """Type the removed blocks, as a person does, and wait until the map shows them."""
+    field = page.locator("#gl-remove textarea, #gl-remove input")
+    field.click()
+    field.press("Control+a")
+    page.keyboard.type(text)
+    shown = text.replace("-", "–")
+    page.wait_for_selector(f"#gl-map svg[aria-label*=' {shown} (']")
+    page.wait_for_function("() => document.querySelector('#gl-criterion input').value === 'chosen by hand'")
+
+
+def choose_criterion(page, label):
+    page.click("#gl-criterion input")
+    page.get_by_role("option", name=label, exact=True).click()
+
+
 def press_run(page, until=".gl-done", new_tokens="6"):
     number(page, "New tokens").fill(new_tokens)
     page.click("#gl-run")
@@ -84,15 +100,26 @@ def drag(page, start, end):
 
 def test_the_page_opens_with_the_default_experiment(page):
     assert page.inner_text("h1") == "Ghosted Layers Explorer"
-    assert says(page) == "Layer map: removes blocks 14–18 (5 of 30)"
-    assert number(page, "First block").input_value() == "14"
+    assert says(page) == "Layer map: removes nothing (0 of 30)"
+    assert "Removes nothing (0 of 30)" in page.inner_text("#gl-map")
+    page.wait_for_function("() => [...document.querySelectorAll('.gl-range input[type=number]')].length === 2 && "
+                           "[...document.querySelectorAll('.gl-range input[type=number]')].every(e => e.value === '')")
+    assert page.input_value("#gl-criterion input") == "best (ours)" and number(page, "How many").input_value() == "5"
+    assert "Press Run and best finds 5 blocks" in page.inner_text("#gl-status")
+    assert "Drag here to choose blocks by hand" in page.text_content("#gl-map svg")
+    ticked = page.evaluate("[...document.querySelectorAll('#gl-methods input:checked')].map(e => e.name)")
+    assert ticked == ["none", "linearpatch", "replaceme", "ghosted", "best"]
     assert page.locator(".gl-empty:visible").count() >= 5
     assert not page.locator("#gl-stop").is_enabled()
 
 
 def test_a_range_is_dragged_then_moved_on_the_strip(page):
+    assert number(page, "How many").is_visible()
     drag(page, 2, 6)
     wait_for_text(page, "2-6")
+    page.wait_for_function("() => document.querySelector('#gl-criterion input').value === 'chosen by hand'")
+    page.wait_for_selector("#gl-count", state="hidden")
+    assert "Press Run to see how alike" in page.text_content("#gl-map svg")
     assert says(page) == "Layer map: removes blocks 2–6 (5 of 30)"
     assert (number(page, "First block").input_value(), number(page, "Last block").input_value()) == ("2", "6")
     drag(page, 4, 12)
@@ -107,7 +134,11 @@ def test_a_cell_of_the_map_picks_the_blocks_between_its_states(page):
     assert "Removes blocks 12–16 (5 of 30)" in page.inner_text("#gl-map")
 
 
-def test_arrow_keys_move_and_extend_the_range(page):
+def test_arrow_keys_start_move_and_extend_the_range(page):
+    page.focus("#gl-map svg")
+    page.keyboard.press("ArrowRight")
+    wait_for_text(page, "0")
+    write_range(page, "14-18")
     page.focus("#gl-map svg")
     page.keyboard.press("ArrowRight")
     wait_for_text(page, "15-19")
@@ -127,23 +158,27 @@ def test_arrow_keys_move_and_extend_the_range(page):
 
 
 def test_numbers_and_text_move_the_map(page):
+    number(page, "First block").fill("14")
     number(page, "Last block").fill("20")
     wait_for_text(page, "14-20")
     page.wait_for_selector("#gl-map svg[aria-label*='14–20 (7 of 30)']")
-    field = page.locator("#gl-remove textarea, #gl-remove input")
-    field.click()
-    field.press("Control+a")
-    page.keyboard.type("3, 12-17")
+    write_range(page, "3, 12-17")
     page.wait_for_selector("#gl-map svg[aria-label*='removes blocks 3, 12–17 (7 of 30)']")
     assert number(page, "First block").input_value() == "3"
 
 
-def test_backwards_numbers_get_one_sentence_beside_them(page):
+def test_backwards_numbers_get_one_sentence_beside_them_and_leave_the_criterion(page):
+    number(page, "First block").fill("14")
     number(page, "Last block").fill("4")
     page.wait_for_selector("#gl-range-problem [role=alert]")
     assert page.inner_text("#gl-range-problem") == "The range 14-4 runs backwards; write 4-14."
+    assert page.input_value("#gl-criterion input") == "best (ours)"
     page.click("#gl-run")
     page.wait_for_selector(".gl-done")
+    wait_for_text(page, "10,14-16,22")
+    page.wait_for_function("() => document.querySelector('#gl-range-problem').innerText === ''")
+    page.wait_for_timeout(500)
+    assert page.input_value("#gl-criterion input") == "best (ours)", "what a criterion writes is not chosen by hand"
 
 
 def test_run_draws_every_picture_and_writes_every_column(page):
@@ -151,18 +186,53 @@ def test_run_draws_every_picture_and_writes_every_column(page):
     for name in PLOTS:
         drawn = page.wait_for_selector(f"#gl-plot-{name} .main-svg")
         assert drawn.bounding_box()["height"] > 200, name
-    assert page.locator(".gl-column").count() == 7
+    assert page.locator(".gl-column").count() == 6
     assert page.locator(".gl-empty:visible").count() == 0
-    assert page.locator("#gl-numbers tbody tr").count() == 7
+    assert page.locator("#gl-numbers tbody tr").count() == 6
     assert "8,176 tokens scored" in page.inner_text("#gl-numbers")
-    assert "cosine 0." in page.inner_text(".gl-map-says")
+    assert "Removes blocks 10, 14–16, 22 (5 of 30)" in page.inner_text(".gl-map-says")
     assert page.locator("#gl-map image").count() == 1
     assert page.locator(".gl-formula .katex").count() >= 6
-    assert "self-check passed" in page.inner_text("#gl-status")
-    assert page.locator("#gl-notices li").count() >= 2
+    said = page.inner_text("#gl-status")
+    assert "self-check passed" in said
+    assert "removes blocks 10, 14–16, 22 (5 of 30), chosen by best (ours), a near tie" in said
+    assert page.locator("#gl-notices li").count() >= 3
+    assert "runner-up: 14–18" in page.inner_text("#gl-notices .gl-choice")
+    assert page.locator("#gl-operator input").evaluate_all("all => all.map(e => [e.value, e.checked])") == [
+        ["linearpatch", False], ["ghosted", True]], "best has no operator to show, ghosted is the hero"
+
+
+def test_a_range_by_hand_is_run_and_one_gap_tells_its_cosine(page):
+    write_range(page, "14-18")
+    press_run(page)
+    assert "removes blocks 14–18 (5 of 30)." in page.inner_text("#gl-status")
+    page.wait_for_selector("#gl-map image")
+    assert ", cosine 0." in page.inner_text(".gl-map-says")
+
+
+def test_nothing_removed_by_hand_runs_and_best_alone_has_no_operator(page):
+    press_run(page)
+    page.wait_for_selector("#gl-plot-operator-W .main-svg")
+    for name in ("none", "linearpatch", "replaceme", "ghosted"):
+        page.uncheck(f"#gl-methods input[name='{name}']")
+    press_run(page)
+    page.wait_for_function("() => document.body.innerText.includes('not linear in')")
+    page.wait_for_selector("#gl-plot-operator-W .main-svg", state="detached")
+    assert page.locator(".gl-empty:visible").count() == 7, "three maps and four spectra"
+    field = page.locator("#gl-remove textarea, #gl-remove input")
+    field.click()
+    field.press("Control+a")
+    field.press("Delete")
+    page.wait_for_selector("#gl-map svg[aria-label*='removes nothing (0 of 30)']")
+    page.wait_for_function("() => document.querySelector('#gl-criterion input').value === 'chosen by hand'")
+    press_run(page)
+    page.wait_for_function("() => document.querySelector('#gl-status').innerText.includes('removes nothing (0 of 30)')")
+    page.wait_for_function("() => document.body.innerText.includes('Nothing is removed, so there is no operator.')")
 
 
 def test_another_operator_is_drawn_on_demand(page):
+    write_range(page, "14-18")
+    page.check("#gl-methods input[name='ghosted-weighted']")
     press_run(page)
     page.wait_for_selector("#gl-operator input")
     page.get_by_label("ghosted, weighted").last.click()
@@ -174,6 +244,8 @@ def test_stop_stops_and_the_next_run_works(browser, slow_url):
     with opened(browser, slow_url) as page:
         page.click("#gl-run")
         page.wait_for_function("/: [0-9]+ of 100, about/.test(document.querySelector('#gl-status').innerText)")
+        page.wait_for_function("/Scoring ranges: [0-9]+ of 100, about [0-9]+ s left\\s+best: 450,560 more tokens/.test("
+                               "document.querySelector('#gl-status').innerText)")
         assert not page.locator("#gl-run").is_enabled()
         page.click("#gl-stop")
         page.wait_for_selector(".gl-stopped", timeout=4000)
@@ -208,6 +280,7 @@ def test_earlier_pictures_stay_while_the_next_run_goes_on(browser, url):
 
 
 def test_bad_input_is_one_sentence_in_the_status_line(page):
+    write_range(page, "14-18")
     number(page, "Tokens").fill("-4")
     page.click("#gl-run")
     page.wait_for_selector(".gl-failed")
@@ -232,9 +305,9 @@ def test_an_unknown_model_is_named_and_another_one_resizes_the_map(page):
 
 
 def test_a_criterion_asks_for_a_count_and_its_choice_reaches_the_map(page):
-    page.get_by_text("Let a criterion choose the blocks").click()
-    assert not page.locator("#gl-count").is_visible()
-    page.get_by_label("cosine similarity").click()
+    write_range(page, "1-2")
+    page.wait_for_selector("#gl-count", state="hidden")
+    choose_criterion(page, "cosine similarity")
     page.wait_for_selector("#gl-count:visible")
     press_run(page)
     wait_for_text(page, "12-16")
@@ -303,7 +376,7 @@ def test_text_in_figures_and_page_is_readable(browser, url, theme):
                 ("#gl-plot-boundary .xtick text", "fill"), ("#gl-plot-boundary .ytick text", "fill"),
                 ("#gl-plot-similarity .xtick text", "fill"), ("#gl-plot-boundary .xtitle", "fill"),
                 (".gl-read", "color"), (".gl-column small", "color"), (".gl-text", "color"), (".gl-map-tick", "fill"),
-                (".gl-table td", "color"), (".gl-warning", "color"), (".gl-verdict", "color"),
+                (".gl-table td", "color"), (".gl-warning", "color"), (".gl-verdict", "color"), (".gl-choice", "color"),
             )
         }
         faint = {where: contrast(colour, panel) for where, colour in inked.items() if contrast(colour, panel) < 4.5}

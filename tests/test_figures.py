@@ -15,6 +15,7 @@ from analysis.figures.canvas import averaged, short
 from analysis.figures.downstream import downstream_lines
 from analysis.figures.operator import operator_map, portrait
 from analysis.figures.similarity import angular, influence_curve, similarity_map
+from ghosted import operators
 from ghosted.experiment import Experiment
 from ghosted.progress import drain
 from ghosted.removed import RemovedBlocks
@@ -101,6 +102,7 @@ def test_bars_say_where_there_is_nothing_to_draw():
     figure = boundary_bars([MethodResult("none", Residual(None, None, None)),
                             MethodResult("replaceme", not_defined="It needs a block before the gap.")])
     assert [note.text for note in figure.layout.annotations] == ["nothing to repair", "not defined here"]
+    assert [note.text for note in boundary_bars([MethodResult("none")]).layout.annotations] == ["nothing to repair"]
 
 
 def test_the_second_line_of_the_curve_is_the_cosine_criterion():
@@ -133,6 +135,12 @@ def test_the_diverging_scale_is_centred_and_the_style_sheet_repeats_the_palette(
     for method, look in palette.LOOKS.items():
         if method != "none":
             assert re.search(rf"\.gl-m-{method} {{ --gl-method: {look.colour}; }}", CSS), method
+        if method not in ("none", "original"):
+            assert f'#gl-methods label:has([name="{method}"]) {{ --gl-method: {look.colour}; }}' in CSS, method
+
+
+def test_every_method_has_a_look_of_its_own():
+    assert set(palette.LOOKS) == {"original", *operators.methods()}
 
 
 def contrast(one: str, two: str) -> float:
@@ -156,5 +164,6 @@ def test_every_colour_stands_out_on_both_pages():
 def test_no_two_methods_differ_by_colour_alone():
     looks = list(palette.LOOKS.values())
     assert len({(look.dash, look.symbol) for look in looks}) >= len(looks) - 1
+    assert not {(look.dash, look.symbol) for look in looks} & {(look.dash, look.symbol) for look in palette.SPARE}
     assert palette.look("ghosted").dash == "solid"
     assert palette.look("made-up") == palette.look("made-up")

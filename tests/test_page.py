@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -16,13 +17,13 @@ from fake_run import NASTY, facts, make_run, similarity
 
 from analysis import columns, library, names, numbers, settings, tables
 from analysis.page import build_page, look_and_feel
-from analysis.panels import layer_map, parts
+from analysis.panels import layer_map, parts, status
 from analysis.settings import DEFAULT, FIELDS, experiment_from
 from ghosted.errors import InputError, ModelError
 from ghosted.experiment import Experiment
-from ghosted.progress import drain
+from ghosted.progress import Note, Progress, drain
 from ghosted.removed import RemovedBlocks
-from ghosted.results import Column, MethodResult, Protocol, Residual, Run
+from ghosted.results import Choice, Column, MethodResult, Protocol, Residual, Run
 
 ROOT = Path(__file__).parents[1]
 
@@ -91,14 +92,14 @@ def test_a_run_through_the_handler_fills_every_panel(page):
                     *panels.decomposition.maps.values(), *panels.decomposition.spectra.values()):
         assert json.loads(shown[picture].plot)["data"]
     assert "0.620" in shown[panels.boundary.formula]
-    assert shown[panels.generations.columns].count("<article") == 7
+    assert shown[panels.generations.columns].count("<article") == 1 + len(DEFAULT.methods) == 6
     assert "8,176 tokens scored, no BOS" in shown[panels.generations.numbers]
     assert "&lt;b&gt;bold" in shown[panels.status.notices]
     assert shown[panels.controls.run].interactive is True and shown[panels.controls.stop].interactive is False
 
 
 def test_another_operator_is_drawn_from_what_the_session_kept(page):
-    assert whole_run(page, "w", max_new_tokens=2)
+    assert whole_run(page, "w", max_new_tokens=2, methods=["ghosted", "ghosted-weighted"])
     panels = live(page).panels.decomposition
     drawn = live(page).operator("ghosted-weighted", request("w"))
     assert "ghosted, weighted" in drawn[panels.formula]
@@ -109,10 +110,10 @@ def test_another_operator_is_drawn_from_what_the_session_kept(page):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"remove": "16-12"}, "The range 16-12 runs backwards; write 12-16."),
-        ({"remove": "40-50"}, "Block 50 does not exist: this model has blocks 0 to 29."),
-        ({"remove": "0-29"}, "All 30 blocks would be removed; keep at least one."),
-        ({"remove": "a-b"}, "Cannot read 'a-b'"),
+        ({"criterion": "manual", "remove": "16-12"}, "The range 16-12 runs backwards; write 12-16."),
+        ({"criterion": "manual", "remove": "40-50"}, "Block 50 does not exist: this model has blocks 0 to 29."),
+        ({"criterion": "manual", "remove": "0-29"}, "All 30 blocks would be removed; keep at least one."),
+        ({"criterion": "manual", "remove": "a-b"}, "Cannot read 'a-b'"),
         ({"tokens": -5}, "tokens must be a whole number from 2"),
         ({"tokens": 10.5}, "tokens must be a whole number, not 10.5."),
         ({"tokens": None}, "tokens is empty"),
@@ -142,13 +143,73 @@ def test_a_picture_that_cannot_be_drawn_leaves_the_buttons_right(monkeypatch, ca
 def test_a_criterion_writes_its_choice_into_the_map(page):
     shown = whole_run(page, "c", criterion="cosine", count=5, remove="1-2")
     panel = live(page).panels.layer_map
-    assert shown[panel.remove] == "12-16" and shown[panel.first] == 12
+    assert shown[panel.remove] == "12-16" and shown[panel.first] == 12 and shown[panel.problem] == ""
     assert json.loads(shown[panel.map])["gaps"] == [[12, 16]]
+
+
+def test_a_choice_is_told_with_its_runner_up_and_a_near_tie(page):
+    panels = live(page).panels
+    near = whole_run(page, "c", max_new_tokens=1)
+    assert "removes blocks 10, 14–16, 22 (5 of 30), chosen by best (ours), a near tie." in near[panels.status.line]
+    assert (
+        "best (ours) removes blocks 10, 14–16, 22 (5 of 30), score 3.21 (lower is better); runner-up: 14–18, 3.21: a "
+        "near tie" in near[panels.status.notices]
+    )
+    clear = whole_run(page, "c", max_new_tokens=1, criterion="cosine")
+    assert "runner-up: 10–14, 0.871." in clear[panels.status.notices] and "higher" in clear[panels.status.notices]
+    alone = Choice("perplexity", "3", 1.0, False, None, False, ())
+    assert tables.chosen(alone, 30).endswith("removes block 3 (1 of 30), score 1.00; there is no runner-up.")
+    by_hand = whole_run(page, "c", max_new_tokens=1, criterion="manual", remove="14-18")
+    assert "chosen by" not in by_hand[panels.status.line] and "runner-up" not in by_hand[panels.status.notices]
+
+
+def test_what_a_choice_costs_stays_beside_its_progress_until_it_is_made():
+    handlers = live(build_page(make_run(pace=0.03, steps=40), facts))
+
+    async def lines():
+        handlers.start(request("n"), *values(max_new_tokens=2))
+        return [next(iter(update.values())) async for update in handlers.follow(request("n"))]
+
+    said = [line for line in asyncio.run(lines()) if isinstance(line, str) and "gl-status" in line]
+    scoring = [line for line in said if "Scoring ranges: " in line]
+    assert scoring and all("450,560 more tokens" in line and " of 40, about " in line for line in scoring)
+    assert not [line for line in said if "450,560" in line and re.search("Solving|Writing|Done", line)]
+    assert "gl-done" in said[-1]
+
+
+def test_a_note_is_a_status_line_of_its_own():
+    assert "Best: &lt;i&gt;" in status.event_line(Note("best: <i>")) and "gl-busy" in status.event_line(Note("x"))
+    assert "<i>" not in status.event_line(Progress("scoring", 1, 2), "<i>")
+
+
+def test_removing_nothing_by_hand_runs_and_says_so(page):
+    panels = live(page).panels
+    shown = whole_run(page, "0", criterion="manual", remove="", max_new_tokens=1)
+    assert "Done" in shown[panels.status.line] and "removes nothing (0 of 30)" in shown[panels.status.line]
+    assert json.loads(shown[panels.layer_map.map])["gaps"] == []
+    assert "nothing to repair" in shown[panels.boundary.bars].plot
+    assert "Nothing is removed" in shown[panels.decomposition.formula]
+
+
+def test_a_repair_that_is_not_linear_in_the_state_is_not_offered_as_an_operator(page):
+    panel = live(page).panels.decomposition
+    both = whole_run(page, "d", max_new_tokens=1, methods=["none", "ghosted", "best"])
+    assert [name for _, name in both[panel.method].choices] == ["ghosted"] and "For ghosted," in both[panel.formula]
+    all_of_them = whole_run(page, "d", max_new_tokens=1)
+    assert all_of_them[panel.method].value == "ghosted" and len(all_of_them[panel.method].choices) == 2
+    alone = whole_run(page, "d", max_new_tokens=1, methods=["none", "best"])
+    assert "best: no $W^*$, $S$ or $A$, as the repair is not linear in $x$ alone" in alone[panel.formula]
+    assert alone[panel.maps["W"]] is None, "the last run's picture must not stand beside another run's numbers"
+    several = whole_run(page, "d", max_new_tokens=1, methods=["replaceme", "normalised", "best"])
+    assert "ReplaceMe; ghosted, normalised; best: no" in several[panel.formula]
+    plain = whole_run(page, "d", max_new_tokens=1, methods=["none"])
+    assert "No repair was fitted" in plain[panel.formula]
 
 
 def test_the_forms_of_the_range_follow_each_other(page):
     panel, value = live(page).panels.layer_map, layer_map.map_value(30, RemovedBlocks.parse("14-18"), similarity())
     picked = live(page).from_map(layer_map.map_value(30, RemovedBlocks.parse("3-7")))
+    assert picked[live(page).panels.controls.criterion] == "manual"
     assert (picked[panel.first], picked[panel.last], picked[panel.remove]) == (3, 7, "3-7")
     typed = live(page).from_numbers(5, 9, value)
     assert typed[panel.remove] == "5-9" and json.loads(typed[panel.map])["gaps"] == [[5, 9]]
@@ -157,6 +218,18 @@ def test_the_forms_of_the_range_follow_each_other(page):
     assert json.loads(written[panel.map])["gaps"] == [[3, 3], [12, 17]] and written[panel.problem] == ""
     assert "runs backwards" in live(page).from_numbers(9, 5, value)[panel.problem]
     assert panel.map not in live(page).from_text("40", value)
+
+
+def test_blocks_count_as_chosen_by_hand_once_a_range_can_be_read(page):
+    handlers, value = live(page), layer_map.map_value(30, RemovedBlocks.parse("14-18"))
+    criterion = handlers.panels.controls.criterion
+    read = [handlers.from_map(value), handlers.from_numbers(5, 9, value), handlers.from_text("3, 12-17", value),
+            handlers.from_text("", value)]
+    assert [forms[criterion] for forms in read] == ["manual"] * 4
+    refused = [handlers.from_numbers(9, 5, value), handlers.from_numbers(None, 5, value),
+               handlers.from_text("40", value), handlers.from_text("a", value), handlers.from_text(None, value)]
+    refused.append(handlers.from_text("14 - 18", value))  # what a criterion has written: an echo of the map
+    assert not [forms for forms in refused if criterion in forms]
 
 
 def test_the_map_carries_the_cosine_to_four_digits():
@@ -243,7 +316,8 @@ def test_three_significant_digits(value, said):
 
 
 def test_the_experiment_is_what_the_controls_say():
-    chosen = experiment_from(dict(zip(FIELDS, values(remove=" 12 – 16 ", tokens=8192.0), strict=True)))
+    by_hand = values(criterion="manual", remove=" 12 – 16 ", tokens=8192.0)
+    chosen = experiment_from(dict(zip(FIELDS, by_hand, strict=True)))
     assert chosen.remove == "12-16" and chosen.tokens == 8192 and isinstance(chosen.tokens, int)
     by_cosine = experiment_from(dict(zip(FIELDS, values(criterion="cosine", remove="nonsense"), strict=True)))
     assert by_cosine.remove == "" and by_cosine.count == 5
@@ -252,8 +326,10 @@ def test_the_experiment_is_what_the_controls_say():
 
 
 def test_defaults_are_the_ones_promised():
-    assert (DEFAULT.model, DEFAULT.remove) == ("smollm2-135m", "14-18")
+    assert (DEFAULT.model, DEFAULT.criterion, DEFAULT.count) == ("smollm2-135m", "best", 5)
+    assert "best" in DEFAULT.methods and DEFAULT.remove == ""
     assert (DEFAULT.text, DEFAULT.tokens) == ("python-docs", 16384)
+    assert DEFAULT.methods == ("none", "linearpatch", "replaceme", "ghosted", "best")
     assert settings.PROMPT and names.method_label("original") == "original"
 
 

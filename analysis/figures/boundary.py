@@ -60,6 +60,6 @@ def _tick(method: MethodResult, label: str) -> str:
 def _instead_of_bars(method: MethodResult) -> str | None:
     if method.not_defined:
         return "not defined here"
-    if method.residual is not None and method.residual.held_out is None:
+    if method.residual is None or method.residual.held_out is None:  # nothing was removed, or it changed nothing
         return "nothing to repair"
     return None

@@ -14,10 +14,9 @@ from ghosted.results import MethodResult
 
 def downstream_lines(methods: Sequence[MethodResult]) -> go.Figure:
     """Draw the relative error of every surviving state after the gap, in each method's colour and line style."""
-    figure = blank(320)
-    for method in methods:
-        if not method.downstream:
-            continue
+    measured = [method for method in methods if method.downstream]
+    figure = blank(max(320, 60 + 38 * len(measured)))  # a legend gets half of it at most, one line per method
+    for method in measured:
         style = look(method.method)
         figure.add_scatter(
             x=[d.state for d in method.downstream], y=short([d.error for d in method.downstream]),

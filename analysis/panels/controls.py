@@ -13,8 +13,6 @@ from analysis.names import choices
 from analysis.numbers import count
 from analysis.settings import DEFAULT
 
-READING = "Pick a model and a text, choose blocks on the map, press Run."
-
 
 @dataclass(frozen=True)
 class Controls:
@@ -26,7 +24,7 @@ class Controls:
     upload: gr.UploadButton
     tokens: gr.Number
     window: gr.Number
-    criterion: gr.Radio
+    criterion: gr.Dropdown
     count: gr.Number
     methods: gr.CheckboxGroup
     prompt: gr.Textbox
@@ -54,6 +52,11 @@ def build() -> Controls:
     with gr.Row():
         tokens = gr.Number(DEFAULT.tokens, label="Tokens", precision=0, min_width=90)
         window = gr.Number(DEFAULT.window, label="Window", precision=0, min_width=90)
+    with gr.Row():
+        criterion = gr.Dropdown(choices("ghosted.criteria"), value=DEFAULT.criterion, label="Blocks are chosen by",
+                                elem_id="gl-criterion", min_width=150, scale=3)
+        blocks = gr.Number(DEFAULT.count, label="How many", precision=0, elem_id="gl-count", min_width=88, scale=1,
+                           visible=DEFAULT.criterion != "manual")
     methods = gr.CheckboxGroup(
         choices("ghosted.operators"), value=list(DEFAULT.methods), label="Repairs to compare", elem_id="gl-methods",
     )
@@ -61,10 +64,6 @@ def build() -> Controls:
     with gr.Row():
         new = gr.Number(DEFAULT.max_new_tokens, label="New tokens", precision=0, min_width=90)
         temperature = gr.Number(DEFAULT.temperature, label="Temperature", min_width=90)
-    with gr.Accordion("Let a criterion choose the blocks", open=False):
-        criterion = gr.Radio(choices("ghosted.criteria"), value=DEFAULT.criterion, label="Criterion",
-                             elem_id="gl-criterion")
-        blocks = gr.Number(DEFAULT.count, label="How many blocks", precision=0, visible=False, elem_id="gl-count")
     return Controls(model, facts, text, upload, tokens, window, criterion, blocks, methods, prompt, new, temperature,
                     run, stop)
 

@@ -55,14 +55,28 @@ def build() -> DecompositionPanel:
 
 
 def show(panel: DecompositionPanel, run: Run, session: Session) -> dict[Any, Any]:
-    """Keep every operator's portrait for this visitor and draw the hero's, or the first there is."""
+    """Keep every operator's portrait for this visitor and draw the hero's, or the first there is; or say why none."""
     session.portraits = {name: portrait(found) for name, found in run.decompositions.items()}
     if not session.portraits:
-        return {panel.method: gr.Radio(visible=False)}
+        empty = dict.fromkeys((*panel.maps.values(), *panel.spectra.values()))
+        return empty | {panel.method: gr.Radio(visible=False), panel.formula: f"{FORMULA} {why_none(run)}"}
     shown = HERO if HERO in session.portraits else next(iter(session.portraits))
     choices = [(method_label(name), name) for name in session.portraits]
     picker = gr.Radio(choices, value=shown, visible=len(choices) > 1)
     return {panel.method: picker} | draw(panel, session.portraits[shown])
+
+
+def why_none(run: Run) -> str:
+    """Return a sentence on why a run has no operator to show."""
+    if not run.removed.gaps:
+        return "Nothing is removed, so there is no operator."
+    repairs = [method_label(m.method) for m in run.methods if m.method != "none" and not m.not_defined]
+    if not repairs:
+        return "No repair was fitted, so there is no operator; tick ghosted to see one."
+    return (
+        f"{'; '.join(repairs)}: no $W^*$, $S$ or $A$, as the repair is not linear in $x$ alone: it reads what the "
+        "block before the gap computes, or the state normalised; tick ghosted to see an operator."
+    )
 
 
 def draw(panel: DecompositionPanel, picture: Portrait) -> dict[Any, Any]:

@@ -24,6 +24,9 @@ READING = (
     "A cell is how alike two states are; removing blocks joins the two at the marked corner. Drag on the strip or pick "
     "a cell; arrow keys move the range, Shift extends it."
 )
+BY_A_PERSON = "(text, map) => [document.activeElement?.closest('#gl-remove') ? text : null, map]"
+"""Keeps the text form's changes by the page itself from coming back, late, as if somebody had written them."""
+
 ASSETS = Path(__file__).parents[2] / "assets"
 
 
@@ -41,11 +44,14 @@ class LayerMap:
 def build() -> LayerMap:
     """Place the panel."""
     removed = RemovedBlocks.parse(DEFAULT.remove)
+    gap = removed.gaps[0] if removed.gaps else None
     parts.heading("Which blocks go?", READING)
     svg = layer_map(map_value(DEFAULT_BLOCKS, removed))
     with gr.Row(elem_classes="gl-range"):
-        first = gr.Number(removed.blocks[0], label="First block", precision=0, minimum=0, min_width=90)
-        last = gr.Number(removed.blocks[-1], label="Last block", precision=0, minimum=0, min_width=90)
+        first, last = (
+            gr.Number(block, label=label, precision=0, minimum=0, min_width=90, placeholder="none")
+            for block, label in ((gap and gap.start, "First block"), (gap and gap.stop - 1, "Last block"))
+        )
         remove = gr.Textbox(str(removed), label="Or as text", max_lines=1, max_length=400, placeholder="3,12-17",
                             min_width=150, elem_id="gl-remove")
     return LayerMap(svg, first, last, remove, gr.HTML(elem_id="gl-range-problem"))
@@ -72,6 +78,11 @@ def map_value(blocks: int, removed: RemovedBlocks, similarity: Similarity | None
     return json.dumps({"blocks": blocks, "gaps": _inclusive(removed), "cosine": cosine})
 
 
+def accepted(panel: LayerMap, forms: dict[Any, Any]) -> bool:
+    """Return whether the forms' updates carry a range, rather than only what is wrong with what was written."""
+    return any(part is not panel.problem for part in forms)
+
+
 def from_map(panel: LayerMap, value: str) -> dict[Any, Any]:
     """Write a range picked on the map into the numbers and the text."""
     gaps = json.loads(value)["gaps"]
@@ -87,8 +98,10 @@ def from_numbers(panel: LayerMap, first: float | None, last: float | None, value
     return _try(panel, text, value, lambda removed: {panel.remove: str(removed)})
 
 
-def from_text(panel: LayerMap, text: str, value: str) -> dict[Any, Any]:
-    """Write the text form into the map and the numbers."""
+def from_text(panel: LayerMap, text: str | None, value: str) -> dict[Any, Any]:
+    """Write the text form into the map and the numbers; ``None``, or what the map shows already, changes nothing."""
+    if text is None:
+        return {panel.problem: gr.skip()}
     return _try(panel, text, value, lambda removed: _forms(panel, removed, text=False))
 
 
@@ -104,7 +117,7 @@ def resize(panel: LayerMap, blocks: int, text: str) -> dict[Any, Any]:
 def show(panel: LayerMap, run: Run, session: Session) -> dict[Any, Any]:
     """Show the similarities and, where a criterion chose, its blocks."""
     shown = {panel.map: map_value(run.blocks, run.removed, run.similarity)}
-    return shown | (_forms(panel, run.removed) if run.choice is not None else {})
+    return shown | (_forms(panel, run.removed) | {panel.problem: ""} if run.choice is not None else {})
 
 
 def _try(panel: LayerMap, text: str, value: str, forms: Any) -> dict[Any, Any]:
@@ -113,6 +126,8 @@ def _try(panel: LayerMap, text: str, value: str, forms: Any) -> dict[Any, Any]:
         removed = RemovedBlocks.parse(text, now["blocks"])
     except InputError as error:
         return {panel.problem: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
+    if _inclusive(removed) == now["gaps"]:
+        return {panel.problem: ""}
     return {panel.map: json.dumps(now | {"gaps": _inclusive(removed)}), panel.problem: ""} | forms(removed)
 
 

@@ -9,12 +9,17 @@ from typing import Any
 import gradio as gr
 
 from analysis import tables
+from analysis.names import label_in
 from analysis.numbers import three
 from analysis.runner import Ended, Waiting
-from ghosted.progress import Progress
+from analysis.settings import DEFAULT
+from ghosted.progress import Note, Progress
 from ghosted.results import Run
 
-READY = "Ready. Press Run; the first run of a model also fetches it."
+READY = (
+    f"Ready. Press Run and {DEFAULT.criterion} finds {DEFAULT.count} blocks to remove, or drag on the map to choose "
+    "them yourself."
+)
 
 
 @dataclass(frozen=True)
@@ -31,19 +36,22 @@ def build() -> StatusPanel:
     return StatusPanel(gr.HTML(line(READY), elem_id="gl-status"), notices)
 
 
-def line(said: str, kind: str = "ready", share: float | None = None, badge: str = "") -> str:
-    """Return the status line; ``share`` of 1 draws the bar, ``kind`` is its class."""
+def line(said: str, kind: str = "ready", share: float | None = None, badge: str = "", note: str = "") -> str:
+    """Return the status line; ``share`` of 1 draws the bar, ``kind`` is its class, ``note`` a quieter sentence."""
     width = 100 * min(max(share or 0.0, 0.0), 1.0)
     bar = "" if share is None else f"<span class='gl-bar'><span style='width:{width:.1f}%'></span></span>"
-    inner = f"{bar}<span class='gl-said'>{escape(said)}</span>{badge}"
+    note = f"<span class='gl-said gl-quiet'>{escape(note)}</span>" if note else ""
+    inner = f"{bar}<span class='gl-said'>{escape(said)}</span>{note}{badge}"
     return f"<div class='gl-status gl-{kind}' role='status'>{inner}</div>"
 
 
-def event_line(event: Progress | Waiting | Ended) -> str:
-    """Return the status line for an event of a job."""
+def event_line(event: Progress | Note | Waiting | Ended, note: str = "") -> str:
+    """Return the status line for an event of a job; progress keeps the ``note`` on what is going on beside it."""
     if isinstance(event, Progress):
         said = str(event)
-        return line(said[:1].upper() + said[1:], "busy", event.done / max(event.total, 1))
+        return line(said[:1].upper() + said[1:], "busy", event.done / max(event.total, 1), note=note)
+    if isinstance(event, Note):
+        return line(event.text[:1].upper() + event.text[1:], "busy", 0)
     if isinstance(event, Waiting):
         return line(f"Waiting: {event.before} run{'s' * (event.before > 1)} before yours.", "busy", 0)
     if event.run is not None:
@@ -52,9 +60,12 @@ def event_line(event: Progress | Waiting | Ended) -> str:
 
 
 def finished(run: Run) -> str:
-    """Return the status line of a finished run: what was run, on what, in which time."""
+    """Return the status line of a finished run: what was run, on what, who chose the blocks, in which time."""
     time = f" in {three(sum(run.seconds.values()))} s" if run.seconds else ""
     removed = run.removed.describe(run.blocks)
+    if run.choice is not None:
+        removed += f", chosen by {label_in('ghosted.criteria', run.choice.criterion)}"
+        removed += ", a near tie" if run.choice.near_tie else ""
     said = f"Done{time}: {run.model_label}, {run.dtype}, {removed}."
     return line(said, "done", badge=tables.self_check(run))
 
