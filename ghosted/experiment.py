@@ -39,8 +39,8 @@ class Experiment:
         windows: windows scored per evaluation text.
         ridge: λ relative to ``mean(diag G)``, or ``auto``: chosen on held-out tokens.
         rank: rank of the methods that have one, ``None`` for their default.
-        fit: how several gaps are fitted: ``independent`` (each from the unpruned model's states) or ``sequential``
-            (a later gap's X_pre comes from the model that is already pruned and repaired before it).
+        fit: how several gaps are fitted: ``sequential`` (a later gap's X_pre comes from the model that is already
+            pruned and repaired before it) or ``independent`` (each from the unpruned model's states).
         distill: steps of distillation after the fit, 0 for none.
         dtype: ``auto`` (measured on this machine), ``float32`` or ``bfloat16``.
         batch: windows per forward pass, ``None`` lets the machine decide.
@@ -66,7 +66,7 @@ class Experiment:
     windows: int = 16
     ridge: float | str = 1e-6
     rank: int | None = None
-    fit: str = "independent"
+    fit: str = "sequential"
     distill: int = 0
     dtype: str = "auto"
     batch: int | None = None
