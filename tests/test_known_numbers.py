@@ -26,7 +26,11 @@ PERPLEXITY = {  # method: after removing 14-18, after removing 10-18
     "none": (55.6, 219.1), "linearpatch-diag": (50.8, 168.0), "linearpatch": (48.9, 166.8),
     "replaceme": (34.4, 419.4), "ghosted": (31.8, 276.1), "ghosted-weighted": (32.0, 74.2),
 }  # fmt: skip
-MEDIAN = {"none": 1.0, "linearpatch-diag": 0.96, "linearpatch": 0.91, "ghosted": 0.63, "ghosted-weighted": 0.63}
+LADDER = {"procrustes": 40.1, "symmetric": 34.9}  # after removing 14-18
+MEDIAN = {
+    "none": 1.0, "linearpatch-diag": 0.96, "linearpatch": 0.91, "procrustes": 0.87, "symmetric": 0.75, "ghosted": 0.63,
+    "ghosted-weighted": 0.63,
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,8 @@ def experiment(**changes):
 
 @pytest.fixture(scope="module")
 def removed_14_to_18(space):
-    return drain(run(experiment(remove="14-18"), space, parts=("boundary", "decomposition", "scores")))
+    methods = (*DEFAULT_METHODS, *LADDER, "normalised")
+    return drain(run(experiment(remove="14-18", methods=methods), space, parts=("boundary", "decomposition", "scores")))
 
 
 def test_perplexities_after_removing_14_to_18(removed_14_to_18):
@@ -52,6 +57,10 @@ def test_perplexities_after_removing_14_to_18(removed_14_to_18):
     for name in DEFAULT_METHODS:
         found = removed_14_to_18.method(name).perplexity[VALID.name]
         assert found == pytest.approx(PERPLEXITY[name][0], rel=0.03), name
+    for name, expected in LADDER.items():
+        assert removed_14_to_18.method(name).perplexity[VALID.name] == pytest.approx(expected, rel=0.03), name
+    normalised, ghosted = (removed_14_to_18.method(n).perplexity[VALID.name] for n in ("normalised", "ghosted"))
+    assert normalised < ghosted
     assert removed_14_to_18.self_check is True
 
 
