@@ -30,7 +30,7 @@ from ghosted.criteria import Evidence, best_of, check_count
 from ghosted.criteria import recoverability as by_range
 from ghosted.criteria._removal import mean_losses, removal_cost
 from ghosted.criteria._repaired import RepairedModel, kept_windows, scored_windows
-from ghosted.progress import Stage, Steps
+from ghosted.progress import Stage, Steps, drain
 from ghosted.recoverability import recoverability_map
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, Cost
@@ -123,7 +123,7 @@ def _losses(part: Calibration, several: Sequence[RemovedBlocks], held_out, stage
 
     settings, found = operators.Settings(seed=evidence.seed, cancel=evidence.cancel), []
     for removed in several:
-        fits = yield from fit_gaps(part, removed, METHOD, settings, sequential=True)
+        fits = drain(fit_gaps(part, removed, METHOD, settings, sequential=True))  # a second or two; it checks the flag
         part.gaps.clear()  # the moments of some fifty gaps would be the largest thing in memory
         model = RepairedModel(part, removed, repairs_of(removed.gaps, fits))
         found.append([loss for ids, states in held_out for loss in model.losses(ids, states)])
