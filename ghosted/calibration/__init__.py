@@ -312,4 +312,5 @@ def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
                 gap.add(Boundary(states[gap.gap.start], states[gap.gap.stop], branch, hidden))
         store.add(states)
         recorder.clear()
+        states = branch = hidden = None  # or the next pass would run beside this one's states
         yield stage.step(len(ids))
