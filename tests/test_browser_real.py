@@ -47,22 +47,38 @@ def wait_for(url, process):
     raise AssertionError("app.py did not come up within a minute")
 
 
+def test_a_whole_run_by_hand_on_the_real_model(app):
+    with chromium() as browser, opened(browser, app, width=1440) as page:
+        field = page.locator("#gl-remove textarea, #gl-remove input")
+        field.click()
+        page.keyboard.type("14-18")
+        page.wait_for_selector("#gl-map svg[aria-label*='removes blocks 14–18 (5 of 30)']")
+        assert "removes blocks 14–18 (5 of 30)" in whole_run(page)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_a_whole_default_run_on_the_real_model(app):
     with chromium() as browser, opened(browser, app, width=1440) as page:
-        page.click("#gl-run")
-        page.wait_for_selector(".gl-done, .gl-failed", timeout=1_100_000)
-        said = page.inner_text("#gl-status")
+        said = whole_run(page)
         removed = re.search(r"removes blocks ([\d–, ]+) \(5 of 30\), chosen by best \(ours\)", said)
         assert removed and RemovedBlocks.parse(removed[1]).count == 5, said
-        assert "self-check passed" in said
-        for name in ("boundary", "operator-W", "spectrum-plane", "downstream", "similarity", "influence"):
-            page.wait_for_selector(f"#gl-plot-{name} .main-svg")
-        assert page.locator(".gl-column").count() == 6
-        texts = page.locator(".gl-text").all_inner_texts()
-        assert all(texts) and len(set(texts)) > 1
-        rows = dict(page.evaluate(
-            "[...document.querySelectorAll('#gl-numbers tbody tr')].map(r => [r.className, r.cells[1].innerText])"))
-        perplexity = {name.removeprefix("gl-m-"): float(value.replace(",", "")) for name, value in rows.items()}
-        assert perplexity["original"] < perplexity["best"] <= perplexity["ghosted"] * 1.02 < perplexity["none"]
-        assert page.faults == []
+
+
+def whole_run(page):
+    """Press Run, look at all that it leaves, and return what the status line says."""
+    page.click("#gl-run")
+    page.wait_for_selector(".gl-done, .gl-failed", timeout=1_100_000)
+    said = page.inner_text("#gl-status")
+    assert "self-check passed" in said
+    for name in ("boundary", "operator-W", "spectrum-plane", "downstream", "similarity", "influence"):
+        page.wait_for_selector(f"#gl-plot-{name} .main-svg")
+    assert page.locator(".gl-column").count() == 6
+    texts = page.locator(".gl-text").all_inner_texts()
+    assert all(texts) and len(set(texts)) > 1
+    rows = dict(page.evaluate(
+        "[...document.querySelectorAll('#gl-numbers tbody tr')].map(r => [r.className, r.cells[1].innerText])"))
+    perplexity = {name.removeprefix("gl-m-"): float(value.replace(",", "")) for name, value in rows.items()}
+    assert perplexity["original"] < perplexity["best"] <= perplexity["ghosted"] * 1.02 < perplexity["none"]
+    assert page.faults == []
+    return said
