@@ -26,6 +26,13 @@ LONG = ("cosine-channel", "taylor", "perplexity", "sleb")
 PLUS = ("taylor+", "perplexity+")
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_kept(tmp_path, monkeypatch):
+    """What a criterion computes is tested here; that its choice is kept is tested in ``test_best``."""
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path))
+    monkeypatch.setattr("ghosted.criteria._saved.restore", lambda entry: None)
+
+
 def windows(tokens, start=0, window=32, ids=None):
     if ids is None:
         ids = torch.randint(0, 250, (4096,), generator=torch.Generator().manual_seed(5)).tolist()

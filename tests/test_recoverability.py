@@ -22,6 +22,13 @@ from ghosted.scores.residual import boundary_residuals
 from ghosted.texts import pack
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_kept(tmp_path, monkeypatch):
+    """What the criterion computes is tested here; that its choice is kept is tested in ``test_best``."""
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("ghosted.criteria._saved.restore", lambda entry: None)
+
+
 def windows(tokens, start=0, window=32):
     ids = torch.randint(0, 250, (8192,), generator=torch.Generator().manual_seed(5)).tolist()
     return pack(ids, start=start, tokens=tokens, window=window, bos_id=None, text="random", digest="d")
