@@ -297,6 +297,9 @@ def test_what_is_saved_gives_back_the_operator_bit_for_bit(name, tmp_path):
 def text(tmp_path, monkeypatch):
     monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("ghosted.texts.windows.HELD_OUT_LEAST", 256)  # what is tested here needs no more
+    for name, value in (("texts.generated.ROWS", 8), ("texts.generated.LENGTH", 64),
+                        ("operators.best.GENERATED_TOKENS", 512)):  # fmt: skip
+        monkeypatch.setattr(f"ghosted.{name}", value)
     path = tmp_path / "text.txt"
     path.write_text("".join(f"Sentence {i} of a text that goes on about {i * i % 97} things. " for i in range(60)))
     return {"text": str(path), "tokens": 1024, "window": 64, "windows": 2}
