@@ -155,6 +155,8 @@ def test_likely_sets_are_the_best_of_all_sets():
         if len(removed.gaps) == len(chosen) and len(set(blocks)) == len(blocks) == 4 and 4 not in chosen:
             every[str(removed)] = float(damages[list(chosen)].sum())
     expected = sorted(every, key=every.get)[:6]
+    alone = sorted((one for one in every if "," not in one), key=every.get)[:2]
+    expected += [one for one in alone if one not in expected]
     assert [str(removed) for removed in likely_sets(ranges, damages, 4)] == expected
 
 
@@ -165,7 +167,7 @@ def test_planted_identities_are_chosen_and_the_choice_is_kept(monkeypatch):
     choice = drain(criteria.choose("best", evidence, 2), events.append)
     assert choice.remove == "14-15" and not choice.higher_is_better
     assert any(isinstance(event, Note) and "more tokens" in str(event) for event in events)
-    assert choice.cost.tokens > 0 and len(choice.candidates) <= 6
+    assert choice.cost.tokens > 0 and len(choice.candidates) <= 8
     assert all(len(RemovedBlocks.parse(c.remove).gaps) <= 3 for c in choice.candidates)
     monkeypatch.setattr("ghosted.criteria.best.choose", lambda *a: pytest.fail("chosen again"))
     again = drain(criteria.choose("best", evidence, 2))

@@ -7,8 +7,9 @@ Three steps, each on fewer candidates and closer to the truth:
 2. Each of these is repaired with ``ghosted-weighted``; its damage is the rise of the mean next-token loss on 2,048
    held-out tokens. Sets of up to three ranges, never adjacent, that remove ``count`` blocks in all are ranked by the
    sum of their damages: an estimate that costs nothing more.
-3. The six best sets are repaired for real, one gap after the other, and scored on 4,096 held-out tokens; the smallest
-   loss wins. Only they are among the candidates.
+3. The six best sets, and the two best single ranges (damages add up to too little, so sets of several are flattered),
+   are repaired for real, one gap after the other, and scored on 4,096 held-out tokens; the smallest loss wins. Only
+   they are among the candidates.
 
 Source: ours; not in the paper.
 
@@ -23,6 +24,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from ghosted import operators
 from ghosted.calibration import not_finite
@@ -34,6 +36,7 @@ from ghosted.progress import Stage, Steps, drain
 from ghosted.recoverability import recoverability_map
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, Cost
+from ghosted.scores.perplexity import Loss
 
 if TYPE_CHECKING:
     from ghosted.calibration import Calibration
@@ -42,7 +45,7 @@ NAME, LABEL, ORDER = "best", "best (ours)", 70
 NEEDS_HELD_OUT = True
 METHOD = "ghosted-weighted"
 GAPS = 3
-SETS = 6
+SETS, SINGLES = 6, 2
 FITTED_TOKENS, RANGE_TOKENS, SET_TOKENS = 8192, 2048, 4096
 
 
@@ -52,7 +55,7 @@ def cost(evidence: Evidence, count: int) -> Cost:
     mapped = by_range.cost(evidence, count)
     ranges = sum(min(by_range.SHORTLIST, blocks - length + 1) for length in range(1, count + 1))
     single = removal_cost(calibration.loaded, ranges, scored_windows(calibration, RANGE_TOKENS))
-    sets = removal_cost(calibration.loaded, SETS, scored_windows(calibration, SET_TOKENS))
+    sets = removal_cost(calibration.loaded, SETS + SINGLES, scored_windows(calibration, SET_TOKENS))
     fitted = SETS * (GAPS - 1) * FITTED_TOKENS if count > 1 else 0
     memory = max(mapped.memory_bytes, single.memory_bytes, sets.memory_bytes)
     return Cost(mapped.tokens + single.tokens + sets.tokens + fitted, memory)
@@ -83,8 +86,8 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     windows = scored_windows(calibration, RANGE_TOKENS)
     held_out = list(calibration.states("held_out", len(windows)))
     losses = yield from _losses(part, singles, held_out, Stage("scoring ranges", len(singles), cancel), evidence)
-    losses = mean_losses(losses, windows)
-    sets = likely_sets([removed.gaps[0] for removed in singles], losses - losses.min(), count)
+    damages = mean_losses(losses, windows) - _whole_loss(calibration, held_out)
+    sets = likely_sets([removed.gaps[0] for removed in singles], damages, count)
     windows = scored_windows(calibration, SET_TOKENS)
     held_out = list(calibration.states("held_out", len(windows)))
     losses = yield from _losses(part, sets, held_out, Stage("scoring sets of ranges", len(sets), cancel), evidence)
@@ -97,11 +100,13 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
 
 
 def likely_sets(ranges: Sequence[range], damages: np.ndarray, count: int) -> list[RemovedBlocks]:
-    """Return the sets of up to three ranges, never adjacent, of the least summed damage; at most six, best first.
+    """Return the sets of up to three ranges, never adjacent, of the least summed damage, best first.
+
+    At most six, and after them the two best sets of one range where they are not among the six.
 
     Args:
         ranges: candidates.
-        damages: ``(ranges,)`` rise of the loss, not below 0; NaN where it is no finite number.
+        damages: ``(ranges,)`` rise of the loss; NaN where it is no finite number.
         count: blocks that a set removes in all.
     """
     known = [(gap, float(d)) for gap, d in zip(ranges, damages, strict=True) if np.isfinite(d)]
@@ -114,7 +119,19 @@ def likely_sets(ranges: Sequence[range], damages: np.ndarray, count: int) -> lis
             if apart and sum(map(len, gaps)) == count:
                 found.append((sum(damage for _, damage in chosen), RemovedBlocks(tuple(gaps))))
     found.sort(key=lambda one: one[0])
-    return [removed for _, removed in found[:SETS]]
+    best = [removed for _, removed in found[:SETS]]
+    alone = [removed for _, removed in found if len(removed.gaps) == 1][:SINGLES]
+    return best + [removed for removed in alone if removed not in best]
+
+
+def _whole_loss(calibration: Calibration, held_out) -> float:
+    """Return the unpruned model's mean loss in nats on batches of ids and states."""
+    loss = Loss()
+    with torch.inference_mode():
+        for ids, _ in held_out:
+            for row in ids:
+                loss.add(calibration.loaded.model(input_ids=row[None], use_cache=False).logits, row[None])
+    return loss.total / loss.tokens
 
 
 def _losses(part: Calibration, several: Sequence[RemovedBlocks], held_out, stage: Stage, evidence: Evidence):
