@@ -109,12 +109,7 @@ class Teacher:
     @property
     def start(self) -> int:
         """The first block that students run."""
-        return first_block(self.removed)
-
-
-def first_block(removed: RemovedBlocks) -> int:
-    """Return the block before the first gap: up to it a student is the unpruned model."""
-    return max(removed.gaps[0].start - 1, 0)
+        return self.removed.resumes_at
 
 
 def read_teacher(
@@ -153,7 +148,7 @@ def _read(
     calibration: Calibration, split: str, count: int, removed: RemovedBlocks, kept: int, stage: Stage,
     units: list[_Units] | None,
 ) -> Steps[Kept]:
-    loaded, start = calibration.loaded, first_block(removed)
+    loaded, start = calibration.loaded, removed.resumes_at
     last = Resumed(pruned_view(loaded.model, RemovedBlocks.of(range(loaded.blocks - 1))))
     size, found = scoring_batch(loaded, calibration.splits[split].window), []
     for ids, states in _states(calibration, split, count):

@@ -89,8 +89,8 @@ class _Repaired:
         self._calibration, self._gap = calibration, gap
         model, blocks = calibration.loaded.model, calibration.loaded.blocks
         # Up to the block before the first gap the two models are the same, so that stored states can stand for it.
-        self._start = max(before[0].start - 1, 0)
-        cut = [*(block for earlier in before for block in earlier), *range(gap.start, blocks)]
+        earlier = RemovedBlocks(tuple(before))
+        self._start, cut = earlier.resumes_at, [*earlier.blocks, *range(gap.start, blocks)]
         self._whole = pruned_view(model, RemovedBlocks.of(cut), repairs)
         self._resumed = Resumed(pruned_view(model, RemovedBlocks.of([*range(self._start), *cut]), repairs))
         self._original = pruned_view(model, RemovedBlocks.of(range(gap.stop, blocks)))

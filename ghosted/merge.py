@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ghosted.errors import NotDefined
 from ghosted.models.families import Family, blocks_of, find_family
-from ghosted.pruned import Repair, check_feed_forward, pruned_view, surviving_states
+from ghosted.pruned import OF_THE_BRANCH, Repair, check_feed_forward, pruned_view, surviving_states
 from ghosted.removed import RemovedBlocks
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def merged_tensors(model: PreTrainedModel, repair: Repair) -> dict[str, Tensor]:
         NotDefined: the repair is of another feature, the gap starts at block 0, or the family cannot merge it.
     """
     family = find_family(model)
-    if repair.feature not in ("feed_forward", "joint"):
+    if repair.feature not in OF_THE_BRANCH:
         raise NotDefined("Only a repair of the feed-forward branch merges into the weights; this one acts on the "
                          "state between two blocks.")  # fmt: skip
     check_feed_forward(repair.gap, family)
@@ -74,7 +74,7 @@ def merged_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequenc
         NotDefined: a feed-forward repair cannot be merged in this family or at this gap.
         InputError: as :func:`~ghosted.pruned.pruned_view`.
     """
-    merges = [repair for repair in repairs if repair.feature in ("feed_forward", "joint")]
+    merges = [repair for repair in repairs if repair.feature in OF_THE_BRANCH]
     new = [merged_tensors(model, repair) for repair in merges]
     pruned_view(model, removed, repairs)  # refuses what does not fit
     left = [

@@ -22,7 +22,9 @@ from ghosted.removed import RemovedBlocks, gap_name
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-FEATURES = ("state", "normalised", "feed_forward", "joint")
+OF_THE_BRANCH = ("feed_forward", "joint")
+"""Features that are read off the feed-forward branch before the gap; only they merge into its weights."""
+FEATURES = ("state", "normalised", *OF_THE_BRANCH)
 _STATES = "ghosted_surviving_states"
 _HOOKS = (
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",

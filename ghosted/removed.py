@@ -81,6 +81,11 @@ class RemovedBlocks:
         """How many blocks are removed."""
         return sum(len(gap) for gap in self.gaps)
 
+    @property
+    def resumes_at(self) -> int:
+        """The block before the first gap: the state that enters it is still the original's; 0 with nothing removed."""
+        return max(self.gaps[0].start - 1, 0) if self.gaps else 0
+
     def survivors(self, blocks: int) -> tuple[int, ...]:
         """The blocks that stay, of a model with ``blocks`` blocks."""
         gone = set(self.blocks)

@@ -80,7 +80,16 @@ class Spectrum:
         return torch.where(self.kept, 1.0 / shifted, torch.zeros_like(self.e))
 
     def solve(self, B: Tensor, ridge: float) -> Solution:
-        """Return (G + λI)⁺ B on the kept eigenvectors; ``B`` is ``(C, K)`` float64."""
+        """Solve (G + λI) M = B on the range of G, with λ = ``ridge`` · mean(diag G).
+
+        Args:
+            B: ``(C, K)`` cross moments φᵀΔ, float64.
+            ridge: λ relative to the mean of G's diagonal; 0 gives the minimum-norm least-squares solution.
+
+        References:
+            *Ghosted Layers* (2026), the unconstrained activation alignment M* = X_pre⁺ Δ; ridge as in Hoerl and
+            Kennard (1970).
+        """
         gain = self.inverse(ridge)
         M = self.V @ (gain[:, None] * (self.V.mT @ B))
         return Solution(M, self.rank, float((gain * self.e).sum()), self.condition)
@@ -110,24 +119,6 @@ class Spectrum:
             return float(gain @ quadratic @ gain - 2 * gain @ linear)
 
         return ridge_of_least_error(error, cancel)
-
-
-def ridge_solve(G: Tensor, B: Tensor, ridge: float) -> Solution:
-    """Solve (G + λI) M = B on the range of G, with λ = ``ridge`` · mean(diag G).
-
-    Args:
-        G: ``(C, C)`` symmetric positive semi-definite Gram matrix, float64.
-        B: ``(C, K)`` cross moments φᵀΔ, float64.
-        ridge: λ relative to the mean of G's diagonal; 0 gives the minimum-norm least-squares solution.
-
-    Returns:
-        The solution; eigenvalues of G below C·2⁻⁵²·e_max are cut.
-
-    References:
-        *Ghosted Layers* (2026), the unconstrained activation alignment M* = X_pre⁺ Δ; ridge as in Hoerl and
-        Kennard (1970).
-    """
-    return Spectrum(G).solve(B, ridge)
 
 
 def ridge_of_least_error(error: Callable[[float], float], cancel: CancelFlag | None = None) -> float:

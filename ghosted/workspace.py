@@ -33,7 +33,6 @@ class Workspace:
         self._model_key: tuple[Any, ...] | None = None
         self._is_fixed = loaded is not None
         self._calibration: Calibration | None = None
-        self._calibration_key: tuple[Any, ...] | None = None
 
     def facts(self, experiment: Experiment) -> ModelFacts:
         """Return what is known of the experiment's model before its weights are read.
@@ -65,7 +64,7 @@ class Workspace:
 
         if self.holds(experiment):
             return self.loaded
-        self.loaded = self._calibration = self._calibration_key = None
+        self.loaded = self._calibration = None
         self.loaded = yield from models.load(
             experiment.model, revision=experiment.revision, dtype=experiment.dtype, cancel=cancel
         )
@@ -86,20 +85,20 @@ class Workspace:
 
         windows, held_out = slices.calibration, slices.held_out
         batch = windows_per_batch(experiment.batch, windows.window)
-        key = (self.loaded.fingerprint, self.loaded.dtype, self.loaded.device, batch, windows.identity)
-        entry = saved.key(key, gaps, needs)  # statistics do not depend on what is held out
-        key = (*key, held_out.identity)
-        current = self._calibration if key == self._calibration_key else None
+        known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch)
+        entry = saved.key(known.identity[:-1], gaps, needs)  # statistics do not depend on what is held out
+        current = self._calibration
+        if current is not None and current.identity != known.identity:
+            current = None
         without_states = current is not None and not len(current.stores["calibration"])
         if current is None or (without_states and needs and not current.knows(gaps, needs)):
-            self._calibration = self._calibration_key = None
-            known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch)
+            self._calibration = None
             if not saved.restore(entry, known, gaps, needs):
                 known = yield from calibrate(
                     self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, cancel=cancel
                 )
                 saved.save(entry, known, gaps)
-            self._calibration, self._calibration_key = known, key
+            self._calibration = known
         for gap in gaps:
             yield from self._calibration.statistics(gap, needs, cancel=cancel)
         names = {gap_name(gap) for gap in gaps}

@@ -312,6 +312,7 @@ def test_a_criterion_asks_for_a_count_and_its_choice_reaches_the_map(page):
     press_run(page)
     wait_for_text(page, "12-16")
     page.wait_for_selector("#gl-map svg[aria-label*='removes blocks 12–16 (5 of 30)']")
+    assert says(page) == "Layer map: removes blocks 12–16 (5 of 30)"
 
 
 def test_an_uploaded_text_is_chosen_by_its_file_name(page, tmp_path):

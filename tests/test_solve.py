@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ghosted.solve import residual_norm, ridge_solve
+from ghosted.solve import Spectrum, residual_norm
 
 
 def moments(X, D):
@@ -17,7 +17,7 @@ def moments(X, D):
 def test_case_13_rank_deficient_minimum_norm():
     X = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]])
     G, B, _ = moments(X, X)
-    solution = ridge_solve(G, B, 0.0)
+    solution = Spectrum(G).solve(B, 0.0)
     assert solution.rank == 2
     np.testing.assert_allclose(solution.M[0], [0.8333, 0.3333, -0.1667], atol=1e-4)
     assert solution.dof == pytest.approx(2.0)
@@ -37,7 +37,7 @@ def test_agrees_with_a_pseudo_inverse_of_the_states(seed, tokens, width, rank, s
     X[0] *= sink
     D = torch.randn(tokens, width, generator=g, dtype=torch.float64)
     G, B, d2 = moments(X, D)
-    M = ridge_solve(G, B, 0.0).M
+    M = Spectrum(G).solve(B, 0.0).M
     best = torch.linalg.lstsq(X, D, driver="gelsd", rcond=1e-7).solution
     ours, theirs = (X @ M - D).norm(), (X @ best - D).norm()
     # Moments square the condition number: an exact fit is exact to about the square root of the precision.
@@ -51,11 +51,11 @@ def test_ridge_is_relative_to_the_mean_of_the_diagonal():
     G, B, _ = moments(X, D)
     lam = 0.3 * G.diagonal().mean()
     expected = torch.linalg.solve(G + lam * torch.eye(4, dtype=torch.float64), B)
-    solution = ridge_solve(G, B, 0.3)
+    solution = Spectrum(G).solve(B, 0.3)
     torch.testing.assert_close(solution.M, expected)
     e = torch.linalg.eigvalsh(G)
     assert solution.dof == pytest.approx(float((e / (e + lam)).sum()))
-    scaled = ridge_solve(G * 1e6, B * 1e6, 0.3)
+    scaled = Spectrum(G * 1e6).solve(B * 1e6, 0.3)
     torch.testing.assert_close(scaled.M, solution.M)
 
 

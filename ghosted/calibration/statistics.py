@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ghosted.errors import NotDefined
 from ghosted.hadamard import rotation
-from ghosted.pruned import normalised
+from ghosted.pruned import OF_THE_BRANCH, normalised
 
 MOMENTS = {  # name: (feature, weighted)
     "state": ("state", False),
@@ -110,7 +110,7 @@ class GapStatistics:
     @property
     def wants_feed_forward(self) -> bool:
         """Whether :meth:`add` needs the feed-forward branch: what it adds, and its hidden channels."""
-        return any(MOMENTS[kind][0] in ("feed_forward", "joint") for kind in self._kinds)
+        return any(MOMENTS[kind][0] in OF_THE_BRANCH for kind in self._kinds)
 
     def add(self, boundary: Boundary) -> None:
         """Add a batch of whole windows; states are promoted to float32, sums are float64."""
@@ -122,9 +122,10 @@ class GapStatistics:
             self.tokens, self.sequences = self.tokens + len(pre), self.sequences + 1
             self.sums["delta"] += delta.double().square().sum()
             weight = post.norm(dim=-1, keepdim=True).clamp(min=1e-12).reciprocal()
+            features = {name: window.features(name, self.eps)[0] for name in {MOMENTS[k][0] for k in self._kinds}}
             for kind in self._kinds:
                 feature, weighted = MOMENTS[kind]
-                phi = window.features(feature, self.eps)[0]
+                phi = features[feature]
                 self._add_moments(kind, *((phi * weight, delta * weight) if weighted else (phi, delta)))
             if "ratios" in self.needs:
                 self._add_ratio("identity", pre, post)

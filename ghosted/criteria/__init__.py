@@ -71,10 +71,11 @@ def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
     check(name, count, evidence.similarity.blocks)
     module = criterion(name)
     cost = module.cost(evidence, count) if hasattr(module, "cost") else Cost(0, 0)
-    if cost.tokens or cost.memory_bytes:
-        entry = _saved.key(name, count, evidence.seed, evidence.calibration.identity)
-        if (kept := _saved.restore(entry)) is not None:
-            return kept
+    if not (cost.tokens or cost.memory_bytes):
+        return (yield from settled(module.choose(evidence, count)))
+    entry = _saved.key(name, count, evidence.seed, evidence.calibration.identity)
+    if (kept := _saved.restore(entry)) is not None:
+        return kept
     if cost.memory_bytes:
         free = machine.available_memory(evidence.calibration.loaded.device)
         if cost.memory_bytes > free:
@@ -82,11 +83,9 @@ def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
                 f"The criterion {name} needs about {cost.memory_bytes / 1e9:.3g} GB more and {free / 1e9:.3g} GB are "
                 "free; take cosine, or a smaller model."
             )
-    if cost.tokens or cost.memory_bytes:
-        yield Note(f"{name}: {cost}")
+    yield Note(f"{name}: {cost}")
     choice = yield from settled(module.choose(evidence, count))
-    if cost.tokens or cost.memory_bytes:
-        _saved.save(entry, choice)
+    _saved.save(entry, choice)
     return replace(choice, cost=cost)
 
 
@@ -125,6 +124,14 @@ def best_of(
         spread = float(np.std(by_text[:, order[0]] - by_text[:, order[1]]))
         near_tie = bool(abs(best.score - runner_up.score) <= spread)
     return Choice(name, best.remove, best.score, higher_is_better, runner_up, near_tie, candidates)
+
+
+def best_run(
+    name: str, count: int, scores: np.ndarray, by_text: np.ndarray, *, higher_is_better: bool
+) -> Choice:
+    """Choose one run of ``count`` blocks by its start: ``scores`` is ``(starts,)``, the rest as in :func:`best_of`."""
+    runs = [RemovedBlocks.of(range(i, i + count)) for i in range(len(scores))]
+    return best_of(name, runs, scores, by_text, higher_is_better=higher_is_better)
 
 
 def lowest_blocks(

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
+from ghosted.calibration import not_finite
+from ghosted.criteria import Evidence, best_of
+from ghosted.criteria._removal import mean_losses
+from ghosted.progress import Steps
 from ghosted.pruned import Repair, pruned_view
+from ghosted.recoverability import recoverability_map
 from ghosted.removed import RemovedBlocks
+from ghosted.results import Choice, RecoverabilityMap
 from ghosted.scores.perplexity import Loss
 from ghosted.states import Resumed
 
@@ -30,11 +37,43 @@ def scored_windows(calibration: Calibration, tokens: int) -> Windows:
     return windows.first(max(1, tokens // windows.window))
 
 
+def drawn_map(evidence: Evidence) -> Steps[RecoverabilityMap]:
+    """Return the recoverability map, drawn once for a calibration."""
+    calibration = evidence.calibration
+    if calibration.ranges is None:
+        calibration.ranges = yield from recoverability_map(
+            calibration, windows=kept_windows(calibration), seed=evidence.seed, cancel=evidence.cancel
+        )
+    return calibration.ranges
+
+
+def lowest_loss(
+    name: str, removed: Sequence[RemovedBlocks], losses: np.ndarray, windows: Windows, dtype: str
+) -> Choice:
+    """Choose the set of blocks whose repaired model has the least loss; those without a finite one do not count.
+
+    Args:
+        name: the criterion's.
+        removed: the candidates.
+        losses: ``(windows, candidates)`` mean loss in nats.
+        windows: what was scored.
+        dtype: the model's, for the message.
+
+    Raises:
+        ModelError: no loss is finite.
+    """
+    finite = np.isfinite(losses).all(0)
+    if not finite.any():
+        raise not_finite("logits after every repair", dtype)
+    left, losses = [one for one, good in zip(removed, finite, strict=True) if good], losses[:, finite]
+    return best_of(name, left, mean_losses(losses, windows), losses, higher_is_better=False)
+
+
 class RepairedModel:
     """The model without ``removed``, repaired, from the block before its first gap on."""
 
     def __init__(self, calibration: Calibration, removed: RemovedBlocks, repairs: Sequence[Repair]) -> None:
-        self._start = max(removed.gaps[0].start - 1, 0)
+        self._start = removed.resumes_at
         gone = RemovedBlocks.of([*range(self._start), *removed.blocks])
         self._resumed = Resumed(pruned_view(calibration.loaded.model, gone, repairs))
 

@@ -9,8 +9,7 @@ Source: Gromov et al., The Unreasonable Ineffectiveness of the Deeper Layers (UI
 
 import numpy as np
 
-from ghosted.criteria import Evidence, best_of, check_count
-from ghosted.removed import RemovedBlocks
+from ghosted.criteria import Evidence, best_run, check_count
 from ghosted.results import Choice
 
 NAME, LABEL, ORDER = "angular", "angle at the last token", 14
@@ -25,6 +24,5 @@ def choose(evidence: Evidence, count: int) -> Choice:
     similarity = evidence.similarity
     check_count(count, similarity.blocks)
     scores = np.diagonal(similarity.angle, offset=count)
-    runs = [RemovedBlocks.of(range(i, i + count)) for i in range(len(scores))]
     by_text = np.diagonal(similarity.angle_by_text, offset=count, axis1=1, axis2=2)
-    return best_of(NAME, runs, scores, by_text, higher_is_better=False)
+    return best_run(NAME, count, scores, by_text, higher_is_better=False)

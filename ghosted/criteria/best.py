@@ -27,13 +27,11 @@ import numpy as np
 import torch
 
 from ghosted import operators
-from ghosted.calibration import not_finite
-from ghosted.criteria import Evidence, best_of, check_count
+from ghosted.criteria import Evidence, check_count
 from ghosted.criteria import recoverability as by_range
 from ghosted.criteria._removal import mean_losses, removal_cost
-from ghosted.criteria._repaired import RepairedModel, kept_windows, scored_windows
+from ghosted.criteria._repaired import RepairedModel, drawn_map, kept_windows, lowest_loss, scored_windows
 from ghosted.progress import Stage, Steps, drain
-from ghosted.recoverability import recoverability_map
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, Cost
 from ghosted.scores.perplexity import Loss
@@ -72,31 +70,25 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     """
     calibration, cancel = evidence.calibration, evidence.cancel
     check_count(count, calibration.loaded.blocks)
-    if calibration.ranges is None:
-        calibration.ranges = yield from recoverability_map(
-            calibration, windows=kept_windows(calibration), seed=evidence.seed, cancel=cancel
-        )
+    ranges = yield from drawn_map(evidence)
     wanted = max(1, FITTED_TOKENS // calibration.splits["calibration"].window)
     part = yield from calibration.part(min(wanted, kept_windows(calibration) or wanted), cancel)
     singles = [
         RemovedBlocks((range(start, start + length),))
         for length in range(1, count + 1)
-        for start in by_range.shortlist(calibration.ranges, length)
+        for start in by_range.shortlist(ranges, length)
     ]
-    windows = scored_windows(calibration, RANGE_TOKENS)
-    held_out = list(calibration.states("held_out", len(windows)))
-    losses = yield from _losses(part, singles, held_out, Stage("scoring ranges", len(singles), cancel), evidence)
-    damages = mean_losses(losses, windows) - _whole_loss(calibration, held_out)
+    few, windows = (scored_windows(calibration, tokens) for tokens in (RANGE_TOKENS, SET_TOKENS))
+    held_out = [
+        (ids[row : row + 1], [state[row : row + 1] for state in states])
+        for ids, states in calibration.states("held_out", len(windows)) for row in range(len(ids))
+    ]
+    first = held_out[: len(few)]
+    losses = yield from _losses(part, singles, first, Stage("scoring ranges", len(singles), cancel), evidence)
+    damages = mean_losses(losses, few) - _whole_loss(calibration, first)
     sets = likely_sets([removed.gaps[0] for removed in singles], damages, count)
-    windows = scored_windows(calibration, SET_TOKENS)
-    held_out = list(calibration.states("held_out", len(windows)))
     losses = yield from _losses(part, sets, held_out, Stage("scoring sets of ranges", len(sets), cancel), evidence)
-    finite = np.isfinite(losses).all(0)
-    if not finite.any():
-        raise not_finite("logits after every repair", calibration.loaded.dtype)
-    removed = [one for one, good in zip(sets, finite, strict=True) if good]
-    losses = losses[:, finite]
-    return best_of(NAME, removed, mean_losses(losses, windows), losses, higher_is_better=False)
+    return lowest_loss(NAME, sets, losses, windows, calibration.loaded.dtype)
 
 
 def likely_sets(ranges: Sequence[range], damages: np.ndarray, count: int) -> list[RemovedBlocks]:
@@ -125,17 +117,16 @@ def likely_sets(ranges: Sequence[range], damages: np.ndarray, count: int) -> lis
 
 
 def _whole_loss(calibration: Calibration, held_out) -> float:
-    """Return the unpruned model's mean loss in nats on batches of ids and states."""
+    """Return the unpruned model's mean loss in nats on windows: ids and states."""
     loss = Loss()
     with torch.inference_mode():
         for ids, _ in held_out:
-            for row in ids:
-                loss.add(calibration.loaded.model(input_ids=row[None], use_cache=False).logits, row[None])
+            loss.add(calibration.loaded.model(input_ids=ids, use_cache=False).logits, ids)
     return loss.total / loss.tokens
 
 
 def _losses(part: Calibration, several: Sequence[RemovedBlocks], held_out, stage: Stage, evidence: Evidence):
-    """Return ``(windows, sets)`` mean loss in nats of each repaired model on batches of ids and states."""
+    """Return ``(windows, sets)`` mean loss in nats of each repaired model on windows: ids and states."""
     from ghosted.fitting import fit_gaps, repairs_of
 
     settings, found = operators.Settings(seed=evidence.seed, cancel=evidence.cancel), []

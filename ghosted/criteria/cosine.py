@@ -7,8 +7,7 @@ Source: LLM-Streamline (arXiv 2403.19135), cosine per token.
 
 import numpy as np
 
-from ghosted.criteria import Evidence, best_of, check_count
-from ghosted.removed import RemovedBlocks
+from ghosted.criteria import Evidence, best_run, check_count
 from ghosted.results import Choice
 
 NAME, LABEL, ORDER = "cosine", "cosine similarity", 10
@@ -23,6 +22,5 @@ def choose(evidence: Evidence, count: int) -> Choice:
     similarity = evidence.similarity
     check_count(count, similarity.blocks)
     scores = np.diagonal(similarity.cosine, offset=count)
-    runs = [RemovedBlocks.of(range(i, i + count)) for i in range(len(scores))]
     by_text = np.diagonal(similarity.by_text, offset=count, axis1=1, axis2=2)
-    return best_of(NAME, runs, scores, by_text, higher_is_better=True)
+    return best_run(NAME, count, scores, by_text, higher_is_better=True)

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ghosted.criteria import Evidence, best_of, check_count
+from ghosted.criteria import Evidence, best_run, check_count
 from ghosted.progress import Stage, Steps
-from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, Cost
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
         InputError: ``count`` leaves no block, or is below 1.
         Cancelled: ``evidence.cancel`` was set.
     """
-    calibration, blocks = evidence.calibration, evidence.similarity.blocks
-    check_count(count, blocks)
+    calibration = evidence.calibration
+    check_count(count, evidence.similarity.blocks)
     windows = calibration.splits["calibration"]
     stage = Stage("comparing channels", len(windows), evidence.cancel)
     by_text = []
@@ -54,8 +53,7 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
         yield stage.step(len(ids))
     by_text = np.array(by_text)
     scores = np.average(by_text, axis=0, weights=[len(row) for row in windows.rows])
-    runs = [RemovedBlocks.of(range(i, i + count)) for i in range(blocks - count + 1)]
-    return best_of(NAME, runs, scores, by_text, higher_is_better=True)
+    return best_run(NAME, count, scores, by_text, higher_is_better=True)
 
 
 def _channel_cosines(states: list[Tensor], count: int) -> list[float]:

@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ghosted import operators
-from ghosted.calibration import not_finite
 from ghosted.calibration.statistics import Boundary
-from ghosted.criteria import Evidence, best_of, check_count
-from ghosted.criteria._removal import mean_losses, removal_cost
-from ghosted.criteria._repaired import RepairedModel, kept_windows, scored_windows
+from ghosted.criteria import Evidence, check_count
+from ghosted.criteria._removal import removal_cost
+from ghosted.criteria._repaired import RepairedModel, drawn_map, kept_windows, lowest_loss, scored_windows
 from ghosted.progress import Stage, Steps, settled
 from ghosted.pruned import Repair
-from ghosted.recoverability import HELD_OUT_TOKENS, memory_bytes, recoverability_map
+from ghosted.recoverability import HELD_OUT_TOKENS, memory_bytes
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, Cost, RecoverabilityMap
 
@@ -72,23 +71,14 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
         ResourceError: the map does not fit the free memory.
         Cancelled: ``evidence.cancel`` was set.
     """
-    calibration, cancel = evidence.calibration, evidence.cancel
+    calibration = evidence.calibration
     check_count(count, calibration.loaded.blocks)
-    if calibration.ranges is None:
-        calibration.ranges = yield from recoverability_map(
-            calibration, windows=kept_windows(calibration), seed=evidence.seed, cancel=cancel
-        )
-    starts = shortlist(calibration.ranges, count)
+    starts = shortlist((yield from drawn_map(evidence)), count)
     gaps = [range(start, start + count) for start in starts]
     repairs = yield from _fit(calibration, gaps, evidence)
     losses = yield from _losses(calibration, repairs, evidence)
-    finite = np.isfinite(losses).all(0)
-    if not finite.any():
-        raise not_finite("logits after every repair", calibration.loaded.dtype)
-    removed = [RemovedBlocks.of(gap) for gap, good in zip(gaps, finite, strict=True) if good]
-    losses = losses[:, finite]
-    means = mean_losses(losses, scored_windows(calibration, SCORED_TOKENS))
-    return best_of(NAME, removed, means, losses, higher_is_better=False)
+    removed, windows = [RemovedBlocks.of(gap) for gap in gaps], scored_windows(calibration, SCORED_TOKENS)
+    return lowest_loss(NAME, removed, losses, windows, calibration.loaded.dtype)
 
 
 def shortlist(ranges: RecoverabilityMap, count: int) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ghosted.calibration import Calibration
+from ghosted.calibration import SPLITS, Calibration
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.pruned import Repair, pruned_view
 from ghosted.removed import RemovedBlocks
@@ -40,7 +40,7 @@ def chained_residuals(
     model, blocks = calibration.loaded.model, calibration.loaded.blocks
     last = removed.gaps[-1]
     # Up to the block before the first gap all models are the original; its states are kept, or read once for all.
-    start = max(removed.gaps[0].start - 1, 0)
+    start = removed.resumes_at
     # With all blocks after the last gap gone, that gap ends the model, and what it hands on is the last state.
     cut = RemovedBlocks.of([*range(start), *removed.blocks, *range(last.stop, blocks)])
     ending = range(last.start, blocks)
@@ -51,7 +51,7 @@ def chained_residuals(
     plain = resumed(())
     views = {name: resumed(several) for name, several in repairs.items()}
     found: dict[str, dict[str, Ratios]] = {}
-    for split in ("calibration", "held_out"):
+    for split in SPLITS:
         windows = calibration.splits[split]
         ratios = found[split] = {name: Ratios() for name in views}
         stage = Stage(f"error after all gaps, {split.replace('_', '-')} text", len(windows), cancel)

@@ -98,7 +98,7 @@ class _Variant:
 
     def __init__(self, model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair]) -> None:
         first = removed.gaps[0] if removed.gaps else range(0, 0)
-        self._start = max(first.start - 1, 0)
+        self._start = removed.resumes_at
         shared = RemovedBlocks.of([*range(self._start), *removed.blocks])
         self._resumed = Resumed(pruned_view(model, shared, repairs))
         self._loss, self._drift = Loss(), _Drift(surviving_states(self._resumed.view), first.stop)

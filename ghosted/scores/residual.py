@@ -16,6 +16,7 @@ from ghosted.calibration import Calibration
 from ghosted.calibration.statistics import GapStatistics
 from ghosted.operators import Fitted
 from ghosted.progress import CancelFlag, Stage, Steps
+from ghosted.pruned import OF_THE_BRANCH
 from ghosted.removed import gap_name
 from ghosted.results import Residual
 from ghosted.solve import residual_norm
@@ -51,7 +52,7 @@ def boundary_residuals(
     Returns:
         A :class:`~ghosted.results.Residual` by method name.
     """
-    branch = any(f.feature in ("feed_forward", "joint") for f in fitted.values())
+    branch = any(f.feature in OF_THE_BRANCH for f in fitted.values())
     M = {name: f.M.float() for name, f in fitted.items() if f.M is not None}
     ratios = {name: Ratios() for name in fitted}
     stage = Stage(f"held-out error of {gap_name(gap)}", len(calibration.splits["held_out"]), cancel)
