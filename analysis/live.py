@@ -1,21 +1,21 @@
-"""The page's handlers: each translates page → library → page and nothing more."""
+"""The page's handlers for a run: each translates page → library → page and nothing more."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, fields
-from html import escape
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
-from analysis import library
-from analysis.panels import boundary, controls, decomposition, generations, layer_map, similarity, status
-from analysis.runner import Runner
-from analysis.session import Sessions
+from analysis import library, panels
+from analysis.finished import Finished
+from analysis.panels import controls, generations, status
+from analysis.record import Record
+from analysis.runner import Ended, Job, RunFunction, Runner
+from analysis.session import Session, Sessions
 from analysis.settings import FIELDS, experiment_from, refuse_paths
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
@@ -23,84 +23,94 @@ from ghosted.results import Update
 
 
 @dataclass(frozen=True)
-class Panels:
-    """All panels of the page, each with its components by name."""
+class Layout:
+    """What is on the page: the controls, the status line, what is shared, and the panels by name."""
 
     controls: controls.Controls
     status: status.StatusPanel
-    layer_map: layer_map.LayerMap
-    boundary: boundary.BoundaryPanel
-    generations: generations.GenerationsPanel
-    decomposition: decomposition.DecompositionPanel
-    similarity: similarity.SimilarityPanel
+    share: Any
+    bus: gr.HTML
+    panels: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a panel by its name."""
+        try:
+            return self.__dict__["panels"][name]
+        except KeyError:
+            raise AttributeError(name) from None
 
     def inputs(self) -> list[gr.Component]:
         """Return the components that hold the settings, in the order of ``FIELDS``."""
-        return [self.layer_map.remove if name == "remove" else getattr(self.controls, name) for name in FIELDS]
+        holders = (self.controls, *self.panels.values())
+        return [next(getattr(each, name) for each in holders if hasattr(each, name)) for name in FIELDS]
 
-    def outputs(self, part: str) -> list[gr.Component]:
-        """Return the components that one part of a run changes; the texts are followed on their own."""
-        shown = [each for panel, _ in SHOWS[part] for each in _components(getattr(self, panel))]
-        return [self.status.notices, *(each for each in shown if each is not self.generations.columns)]
-
-    def decomposition_outputs(self) -> list[gr.Component]:
-        """Return the components that another operator changes."""
-        return [part for part in _components(self.decomposition) if part is not self.decomposition.method]
+    def outputs(self, part: str | None = None) -> list[gr.Component]:
+        """Return the components that one part of a run changes, or all that a record changes."""
+        names = panels.showing(part) if part else list(self.panels)
+        return [self.status.notices, *(c for n in names for c in panels.components(self.panels[n]))]
 
 
 class Live:
-    """The handlers, bound to one page's panels, the runner and the open sessions."""
+    """The handlers, bound to one page's layout, the runner and the open sessions."""
 
     def __init__(
-        self, panels: Panels, runner: Runner, sessions: Sessions, describe: Callable[[str], Any], local_paths: bool,
+        self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], local_paths: bool,
     ) -> None:
-        self.panels, self.runner, self.sessions = panels, runner, sessions
+        self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
+        self.runner = Runner(run, on_end=self._remember)
         self._describe, self._local_paths = describe, local_paths
+
+    def record(self, request: gr.Request) -> Record | None:
+        """Return what this visitor's page shows now."""
+        return self.sessions.of(request.session_hash).shown
 
     def start(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
         """Start what the controls say."""
         visitor = request.session_hash
         try:
-            self.runner.submit(visitor, self._experiment(visitor, values))
+            self.runner.submit(visitor, self.experiment(visitor, values))
         except GhostedError as error:
-            return {self.panels.status.line: status.line(str(error), "failed")}
+            return {self.layout.status.line: status.line(str(error), "failed")}
         self.sessions.of(visitor).failed = ""
-        return controls.buttons(self.panels.controls, running=True)
+        return controls.buttons(self.layout.controls, running=True)
 
     async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
         """Pass on where the run is and what the models write."""
-        line = self.panels.status.line
+        line, visitor = self.layout.status.line, request.session_hash
         yield {line: gr.skip()}  # gradio empties the outputs of a generator that yields nothing
-        if (job := self.runner.claim(request.session_hash, "lines")) is None:
+        if (job := self.runner.claim(visitor, "lines")) is None:
             return
-        async for event in self.runner.follow(job):
+        async for event in self.runner.follow(job, visitor):
             if isinstance(event, Update):
-                yield generations.show_columns(self.panels.generations, event.run)
+                yield generations.show_columns(self.layout.generations, event.run)
             else:
                 yield {line: status.event_line(event, job.note)}
 
-    async def similarity(self, request: gr.Request) -> dict[Any, Any]:
-        """Draw the similarities once they are known."""
-        return await self._draw("similarity", request.session_hash)
+    def drawing(self, part: str) -> Callable[[gr.Request], Any]:
+        """Return the handler that draws one part of a run once it is known."""
 
-    async def boundary(self, request: gr.Request) -> dict[Any, Any]:
-        """Draw the error at the boundary once it is known."""
-        return await self._draw("boundary", request.session_hash)
+        async def draw(request: gr.Request) -> dict[Any, Any]:
+            visitor = request.session_hash
+            job = self.runner.claim(visitor, part)
+            update = await self.runner.part(job, visitor, part) if job is not None else None
+            return gr.skip() if update is None else await asyncio.to_thread(self._drawn, update, visitor)
 
-    async def decomposition(self, request: gr.Request) -> dict[Any, Any]:
-        """Draw what W* is made of once it is known."""
-        return await self._draw("decomposition", request.session_hash)
-
-    async def scores(self, request: gr.Request) -> dict[Any, Any]:
-        """Show the numbers once they are known."""
-        return await self._draw("scores", request.session_hash)
+        draw.__name__ = part
+        return draw
 
     async def finish(self, request: gr.Request) -> dict[Any, Any]:
-        """Give the buttons back at the end of the run."""
-        if (job := self.runner.claim(request.session_hash, "end")) is None:
+        """Give the buttons back at the end of the run, and list it if it was finished."""
+        visitor = request.session_hash
+        if (job := self.runner.claim(visitor, "end")) is None:
             return gr.skip()
-        await self.runner.end(job)
-        return controls.buttons(self.panels.controls, running=False)
+        ended = await self.runner.end(job, visitor)
+        shown = controls.buttons(self.layout.controls, running=False)
+        if ended.run is not None:
+            session = self.sessions.of(visitor)
+            session.shown = self.finished.get(job.experiment) or Record.of(ended.run)
+            session.keep(session.shown)
+            shown |= panels.module("runs").listed(self.layout.runs, session)
+        return shown
 
     def stop(self, request: gr.Request) -> str | dict[str, Any]:
         """Ask the visitor's run to stop."""
@@ -112,87 +122,53 @@ class Live:
         self.runner.forget(request.session_hash)
         self.sessions.forget(request.session_hash)
 
-    def from_map(self, value: str) -> dict[Any, Any]:
-        """Follow the map."""
-        return self._by_hand(layer_map.from_map(self.panels.layer_map, value))
+    def describe(self, model: str) -> Any:
+        """Return a model's facts.
 
-    def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
-        """Follow the two numbers."""
-        return self._by_hand(layer_map.from_numbers(self.panels.layer_map, first, last, value))
+        Raises:
+            GhostedError: it may not or cannot be used.
+        """
+        name = str(model or "").strip()
+        self.allow(Experiment(model=name), "")
+        return self._describe(name)
 
-    def from_text(self, text: str | None, value: str) -> dict[Any, Any]:
-        """Follow the text form."""
-        return self._by_hand(layer_map.from_text(self.panels.layer_map, text, value))
+    def experiment(self, visitor: str, values: tuple[Any, ...]) -> Experiment:
+        """Return what the controls say.
 
-    def describe(self, model: str, remove: str) -> dict[Any, Any]:
-        """Say what a model is before it is fetched, and fit the map to it."""
-        facts_at = self.panels.controls.facts
-        try:
-            self._allow(Experiment(model=str(model or "").strip()), "")
-            facts = self._describe(str(model).strip())
-        except GhostedError as error:
-            return {facts_at: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
-        return {facts_at: controls.facts_line(facts)} | layer_map.resize(self.panels.layer_map, facts.blocks, remove)
-
-    def upload(self, path: str, request: gr.Request) -> gr.Dropdown:
-        """Offer an uploaded text by its file name and choose it."""
-        uploads = self.sessions.of(request.session_hash).uploads
-        uploads.add(path)
-        own = [(Path(each).name, each) for each in sorted(uploads)]
-        return gr.Dropdown(library.text_choices() + own, value=path)
-
-    def criterion(self, name: str) -> gr.Number:
-        """Ask for a count only where a criterion chooses."""
-        return gr.Number(visible=name != "manual")
-
-    def operator(self, name: str, request: gr.Request) -> dict[Any, Any]:
-        """Draw another operator of the last run."""
-        picture = self.sessions.of(request.session_hash).portraits.get(name)
-        return decomposition.draw(self.panels.decomposition, picture) if picture else gr.skip()
-
-    def _by_hand(self, forms: dict[Any, Any]) -> dict[Any, Any]:
-        """Let blocks that were picked by hand count, whatever criterion was set; not what cannot be read."""
-        read = layer_map.accepted(self.panels.layer_map, forms)
-        return forms | ({self.panels.controls.criterion: "manual"} if read else {})
-
-    def _experiment(self, visitor: str, values: tuple[Any, ...]) -> Experiment:
+        Raises:
+            InputError: it makes no sense, or is not allowed here.
+        """
         experiment = experiment_from(dict(zip(FIELDS, values, strict=True)))
-        self._allow(experiment, visitor)
+        self.allow(experiment, visitor)
         return experiment
 
-    def _allow(self, experiment: Experiment, visitor: str) -> None:
+    def show(self, record: Record, session: Session, part: str | None = None) -> dict[Any, Any]:
+        """Return the updates of the panels that show ``part`` of a record, all of them by default, and the notices."""
+        shown: dict[Any, Any] = {}
+        for name in panels.showing(part) if part else panels.PANELS:
+            try:
+                shown |= panels.module(name).show(self.layout.panels[name], record)
+            except Exception:  # a picture that cannot be drawn must not take the others with it
+                logging.getLogger(__name__).exception("the panel %s could not be drawn", name)
+                title = name.replace("_", " ")
+                session.failed = f"The panel {title} could not be drawn; the server's log says why."
+        return shown | status.show(self.layout.status, record.run, session.failed)
+
+    def allow(self, experiment: Experiment, visitor: str) -> None:
+        """Refuse what may not be asked for here.
+
+        Raises:
+            InputError: a file of this machine where the page is open to others.
+        """
         if not self._local_paths:
             uploads = self.sessions.of(visitor).uploads if visitor else ()
             refuse_paths(experiment, uploads, [name for _, name in library.text_choices()])
 
-    async def _draw(self, part: str, visitor: str) -> dict[Any, Any]:
-        job = self.runner.claim(visitor, part)
-        update = await self.runner.part(job, part) if job is not None else None
-        return gr.skip() if update is None else await asyncio.to_thread(self._drawn, update, visitor)
-
     def _drawn(self, update: Update, visitor: str) -> dict[Any, Any]:
-        panels, session = self.panels, self.sessions.of(visitor)
-        try:
-            shown: dict[Any, Any] = {}
-            for panel, show in SHOWS[update.part]:
-                shown |= show(getattr(panels, panel), update.run, session)
-            return shown | status.show(panels.status, update.run, session.failed)
-        except Exception:  # a picture that cannot be drawn must not take the others with it
-            logging.getLogger(__name__).exception("the part %s could not be shown", update.part)
-            session.failed = f"The part {update.part} of the run could not be shown; the server's log says why."
-            return status.show(panels.status, update.run, session.failed)
+        session = self.sessions.of(visitor)
+        session.shown = Record.of(update.run)
+        return self.show(session.shown, session, update.part)
 
-
-SHOWS = {
-    "similarity": (("layer_map", layer_map.show), ("similarity", similarity.show)),
-    "boundary": (("boundary", boundary.show),),
-    "decomposition": (("decomposition", decomposition.show),),
-    "scores": (("generations", generations.show_numbers),),
-}
-"""Which panels show which part of a run."""
-
-
-def _components(panel: Any) -> Iterator[gr.Component]:
-    for each in fields(panel):
-        part = getattr(panel, each.name)
-        yield from part.values() if isinstance(part, dict) else (part,)
+    def _remember(self, job: Job, ended: Ended) -> None:
+        if ended.run is not None:
+            self.finished.put(job.experiment, Record.of(ended.run))

@@ -8,18 +8,22 @@ from typing import Any
 
 import gradio as gr
 
-from analysis import library
-from analysis.live import Live, Panels
-from analysis.panels import boundary, controls, decomposition, generations, layer_map, similarity, status
-from analysis.runner import RunFunction, Runner
-from analysis.session import Sessions
-from analysis.settings import DEFAULT
+from analysis import library, panels, precomputed
+from analysis.forms import Forms
+from analysis.live import Layout, Live
+from analysis.opening import Opening
+from analysis.panels import bus, controls, layer_map, share, status
+from analysis.runner import RunFunction
+from analysis.session import Session
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
 LEAD = "Cut layers out of a language model, and see how far one linear map brings it back."
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
 LATEST = PRIVATE | {"trigger_mode": "always_last"}
+WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
+DRAWN = ("similarity", "boundary", "decomposition", "scores")
+"""The parts of a run in the order in which they become known; the texts are followed on their own."""
 
 
 def build_page(
@@ -32,80 +36,99 @@ def build_page(
         describe: model name to its facts; the library's by default.
         local_paths: whether visitors may name files and folders of this machine.
     """
-    live_parts = (Runner(run_function or library.run), Sessions(), describe or library.describe, local_paths)
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
-        panels = _place()
-        live = Live(panels, *live_parts)
-        _wire(page, panels, live)
+        layout = _place()
+        live = Live(layout, run_function or library.run, describe or library.describe, local_paths)
+        _fill(layout, live)
+        _wire_run(page, layout, live)
+        _wire_forms(layout, Forms(live))
+        _wire_opening(page, layout, Opening(live), live)
+        for name, panel in layout.panels.items():
+            if hasattr(panels.module(name), "wire"):
+                panels.module(name).wire(panel, live)
     page.queue(max_size=64, default_concurrency_limit=40)
     return page
 
 
 def look_and_feel() -> dict[str, Any]:
-    """Return what belongs to ``launch()``: theme with system fonts, style sheet, and nothing that phones home."""
+    """Return what belongs to ``launch()``: theme with system fonts, style sheets, and nothing that phones home."""
     sans = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Liberation Sans", "sans-serif")
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "Liberation Mono", "monospace")
     theme = gr.themes.Base(primary_hue="violet", neutral_hue="zinc", font=sans, font_mono=mono, radius_size="sm")
     return {
-        "theme": theme, "css_paths": [ASSETS / "app.css"], "footer_links": ["settings"], "run_history": False,
+        "theme": theme, "css_paths": sorted(ASSETS.glob("*.css")), "footer_links": ["settings"], "run_history": False,
         "enable_monitoring": False, "max_file_size": "50mb",
     }
 
 
-def _place() -> Panels:
+def _place() -> Layout:
+    placed: dict[str, Any] = {}
     with gr.Row(elem_classes="gl-head", equal_height=False):
         gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>", min_width=300)
         line = status.build()
     with gr.Row(elem_classes="gl-page", equal_height=False):
-        with gr.Column(elem_classes="gl-side", min_width=280, scale=0):
+        with gr.Column(elem_classes="gl-side", elem_id="gl-side", min_width=280, scale=0):
             side = controls.build()
-        with gr.Column(elem_classes="gl-main", min_width=320, scale=1):
+        with gr.Column(elem_classes="gl-main", elem_id="gl-main", min_width=320, scale=1):
             with gr.Row(elem_classes="gl-first", equal_height=True):
-                with gr.Column(elem_classes="gl-panel", min_width=320, scale=4):
-                    blocks = layer_map.build()
-                with gr.Column(elem_classes="gl-panel", min_width=320, scale=5):
-                    left = boundary.build()
-                    line.notices.render()
-            with gr.Column(elem_classes="gl-panel"):
-                columns = generations.build_columns()
-            with gr.Column(elem_classes="gl-panel"):
-                texts = generations.build(columns)
-            with gr.Column(elem_classes="gl-panel"):
-                parts = decomposition.build()
-            with gr.Column(elem_classes="gl-panel"):
-                alike = similarity.build()
-    return Panels(side, line, blocks, left, texts, parts, alike)
+                for scale, name in zip((4, 5), panels.FIRST, strict=True):
+                    with _frame(name, min_width=320, scale=scale):
+                        placed[name] = panels.module(name).build()
+                        if name == panels.FIRST[-1]:
+                            line.notices.render()
+            for name in panels.PANELS[len(panels.FIRST):]:
+                with _frame(name):
+                    placed[name] = panels.module(name).build()
+    return Layout(side, line, share.build(), bus.build(), placed)
 
 
-def _wire(page: gr.Blocks, panels: Panels, live: Live) -> None:
-    side, blocks = panels.controls, panels.layer_map
-    watching = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
+def _frame(name: str, **options: Any) -> gr.Column:
+    return gr.Column(elem_classes="gl-panel", elem_id=f"gl-panel-{name}", **options)
 
-    started = side.run.click(live.start, panels.inputs(), [panels.status.line, side.run, side.stop], **PRIVATE)
-    started.then(live.follow, None, [panels.status.line, panels.generations.columns], **watching)
-    # One event per part and not one generator for all: what a generator has yielded is changed in place by its next
-    # yield, and a plot that is still being mounted then loses its value.
-    drawn = started
-    for part, draw in (("similarity", live.similarity), ("boundary", live.boundary),
-                       ("decomposition", live.decomposition), ("scores", live.scores)):
-        drawn = drawn.then(draw, None, panels.outputs(part), **watching)
-    drawn.then(live.finish, None, [side.run, side.stop], **watching)
-    side.stop.click(live.stop, None, [panels.status.line], **PRIVATE)
+
+def _fill(layout: Layout, live: Live) -> None:
+    """Put the precomputed run's texts and map into the page itself; its figures follow once the page is there."""
+    if (record := precomputed.record()) is None:
+        return
+    for component, value in live.show(record, Session()).items():
+        if isinstance(component, (gr.HTML, gr.Markdown)) and isinstance(value, str):
+            component.value = value
+
+
+def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> None:
+    side, line = layout.controls, layout.status.line
+    started = side.run.click(live.start, layout.inputs(), [line, side.run, side.stop], **PRIVATE)
+    for trigger in (started.then, layout.bus.resume):
+        trigger(live.follow, None, [line, layout.generations.columns], **WATCHING)
+        # One event per part and not one generator for all: what a generator has yielded is changed in place by its
+        # next yield, and a plot that is still being mounted then loses its value.
+        after = trigger
+        for part in DRAWN:
+            after = after(live.drawing(part), None, layout.outputs(part), **WATCHING).then
+        after(live.finish, None, [side.run, side.stop, layout.runs.table], **WATCHING)
+    side.stop.click(live.stop, None, [line], **PRIVATE)
     page.unload(live.leave)
 
-    forms = [blocks.first, blocks.last, blocks.remove, blocks.problem]
-    blocks.map.pick(live.from_map, [blocks.map], [*forms, side.criterion], **LATEST)
-    gr.on([blocks.first.input, blocks.last.input], live.from_numbers, [blocks.first, blocks.last, blocks.map],
+
+def _wire_forms(layout: Layout, forms: Forms) -> None:
+    side, blocks = layout.controls, layout.layer_map
+    written = [blocks.first, blocks.last, blocks.remove, blocks.problem]
+    blocks.map.pick(forms.from_map, [blocks.map], [*written, side.criterion], **LATEST)
+    gr.on([blocks.first.input, blocks.last.input], forms.from_numbers, [blocks.first, blocks.last, blocks.map],
           [blocks.map, blocks.remove, blocks.problem, side.criterion], **LATEST)
     # Not its input event: gradio fires that for typed letters only, not for what is deleted or pasted.
-    blocks.remove.change(live.from_text, [blocks.remove, blocks.map],
+    blocks.remove.change(forms.from_text, [blocks.remove, blocks.map],
                          [blocks.map, blocks.first, blocks.last, blocks.problem, side.criterion],
                          js=layer_map.BY_A_PERSON, **LATEST)
-    if not DEFAULT.remove:  # an empty number opens as 0, which is a block
-        page.load(None, None, [blocks.first, blocks.last], js="() => [null, null]", **PRIVATE)
+    side.model.change(forms.describe, [side.model, blocks.remove], [side.facts, blocks.map, *written], **LATEST)
+    side.upload.upload(forms.upload, [side.upload], [side.text], **PRIVATE)
+    side.criterion.change(forms.criterion, [side.criterion], [side.count], **PRIVATE)
 
-    side.model.change(live.describe, [side.model, blocks.remove], [side.facts, blocks.map, *forms], **LATEST)
-    side.upload.upload(live.upload, [side.upload], [side.text], **PRIVATE)
-    side.criterion.change(live.criterion, [side.criterion], [side.count], **PRIVATE)
-    panels.decomposition.method.input(live.operator, [panels.decomposition.method],
-                                      panels.decomposition_outputs(), **LATEST)
+
+def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live) -> None:
+    inputs, side = layout.inputs(), layout.controls
+    everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop]))
+    page.load(opening.open, None, everything, **PRIVATE)
+    layout.runs.table.act(opening.act, None, everything, **PRIVATE)
+    gr.on([each.change for each in inputs], opening.changed, inputs, [*share.followers(layout.share), layout.bus],
+          **LATEST)

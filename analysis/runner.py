@@ -3,6 +3,9 @@
 A single worker *is* the compute lock: the next job starts only when the one before has really wound down, however
 its visitor left. The page's handlers never compute; they watch a :class:`Job` and pass on what it says.
 
+Equal experiments are one job: whoever asks for what is already waiting or running watches that, and a job ends early
+only when nobody is left who wants it. A page that is reloaded has some seconds to come back to its job.
+
 Handlers wait without a thread, so that a classroom of waiting pages does not use up the server's.
 """
 
@@ -23,6 +26,9 @@ from ghosted.results import Run, Update
 
 RunFunction = Callable[..., Steps[Run]]
 """``run(experiment, cancel=flag)``: a generator of Progress, Note and Update that returns a Run."""
+
+GRACE = 10.0
+"""Seconds that a job goes on after its last visitor has left: a reload comes back within them."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,14 @@ class Ended:
 class Job:
     """One experiment on its way: the worker puts events in, the page's handlers look.
 
-    What nobody has seen yet is merged into the newest of its kind, so a slow browser never makes the worker wait and
-    never sees what is out of date.
+    Of each kind of event only the newest is kept, so a slow browser never makes the worker wait and never sees what is
+    out of date.
 
     Attributes:
         parts: the newest Update of each part of the run.
         ended: how it ended, ``None`` while it has not.
         note: the newest Note, until the part of the run that it was about is there.
+        visitors: who wants its result.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -65,100 +72,126 @@ class Job:
         self.parts: dict[str, Update] = {}
         self.ended: Ended | None = None
         self.note = ""
-        self._unseen: dict[str, Progress | Note | Update] = {}
-        self._watched: set[str] = set()
+        self.visitors: set[str] = set()
+        self._newest: dict[str, tuple[int, Progress | Note | Update]] = {}
+        self._count = 0
+        self._watched: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def put(self, event: Any) -> None:
         """Take an event of the run; an unknown kind is dropped."""
         with self._lock:
+            self._count += 1
             if isinstance(event, Progress):
-                self._unseen["progress"] = event
+                self._newest["progress"] = self._count, event
             elif isinstance(event, Note):
                 self.note = event.text
-                self._unseen["note"] = event
+                self._newest["note"] = self._count, event
             elif isinstance(event, Ended):
                 self.ended = event
             elif isinstance(event, Update):
                 self.parts[event.part], self.note = event, ""
                 if event.part == "columns":
-                    self._unseen["columns"] = event
+                    self._newest["columns"] = self._count, event
 
-    def news(self) -> list[Progress | Note | Update]:
-        """Return what changes all the time, progress, notes and texts, as far as nobody has seen it."""
+    def news(self, seen: int) -> tuple[int, list[Progress | Note | Update]]:
+        """Return what changes all the time, progress, notes and texts, since event number ``seen``, and the newest."""
         with self._lock:
-            news, self._unseen = list(self._unseen.values()), {}
-            return news
+            newer = sorted((at, kind) for kind, (at, _) in self._newest.items() if at > seen)
+            return self._count, [self._newest[kind][1] for _, kind in newer]
 
-    def claim(self, what: str) -> bool:
-        """Tell the first who asks that ``what`` is theirs to watch, and everybody after them that it is not."""
+    def claim(self, visitor: str, what: str) -> bool:
+        """Tell a visitor who asks first that ``what`` is theirs to watch, and afterwards that it is watched already."""
         with self._lock:
-            mine = what not in self._watched
-            self._watched.add(what)
+            mine = (visitor, what) not in self._watched
+            self._watched.add((visitor, what))
             return mine
+
+    def release(self, visitor: str) -> None:
+        """Let a visitor who comes back watch everything anew."""
+        with self._lock:
+            self._watched = {claim for claim in self._watched if claim[0] != visitor}
 
 
 class Runner:
     """Runs one job at a time on its own thread and knows which visitor each job belongs to."""
 
-    def __init__(self, run: RunFunction, pace: float = 0.3) -> None:
-        self._run, self._pace = run, pace
+    def __init__(
+        self, run: RunFunction, pace: float = 0.3, grace: float = GRACE,
+        on_end: Callable[[Job, Ended], None] | None = None,
+    ) -> None:
+        self._run, self._pace, self._grace, self._on_end = run, pace, grace, on_end
         self._jobs: deque[Job] = deque()
         self._of: dict[str, Job] = {}
         self._change = threading.Condition()
         self._worker: threading.Thread | None = None
 
     def submit(self, visitor: str, experiment: Experiment) -> Job:
-        """Queue an experiment for a visitor.
+        """Queue an experiment for a visitor, or join the job that is about to answer the same.
 
         Raises:
-            InputError: this visitor's last job is still running or winding down.
+            InputError: this visitor's last job is still running.
         """
         with self._change:
             last = self._of.get(visitor)
-            if last is not None and last.ended is None:
+            if last is not None and last.ended is None and visitor in last.visitors:
                 raise InputError("A run of this page is already running; press Stop or wait for its end.")
-            job = self._of[visitor] = Job(experiment)
-            self._jobs.append(job)
+            job = self._same(experiment)
+            if job is None:
+                job = Job(experiment)
+                self._jobs.append(job)
+            self._join(visitor, job)
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="ghosted-compute", daemon=True)
                 self._worker.start()
             self._change.notify_all()
         return job
 
+    def join(self, visitor: str, experiment: Experiment) -> Job | None:
+        """Watch the job that waits or runs for an equal experiment; ``None``, and nothing started, if there is none."""
+        with self._change:
+            job = self._same(experiment)
+            if job is not None:
+                self._join(visitor, job)
+            return job
+
     def claim(self, visitor: str, what: str) -> Job | None:
-        """Return a visitor's newest job if nobody watches ``what`` of it yet: a click too many changes nothing."""
+        """Return a visitor's newest job if they do not watch ``what`` of it yet: a click too many changes nothing."""
         job = self._of.get(visitor)
-        return job if job is not None and job.claim(what) else None
+        return job if job is not None and job.claim(visitor, what) else None
 
-    async def follow(self, job: Job) -> AsyncIterator[Waiting | Progress | Note | Update | Ended]:
-        """Yield where a job is and its texts, a few times a second, at last its end; leaving early stops the job."""
-        place = 0
-        try:
-            while True:
-                ended = job.ended  # looked at before the news, so that nothing said before the end is missed
-                if (before := self.before(job)) and before != place:
-                    yield Waiting(before)
-                place = before
-                for event in job.news():
-                    yield event
-                if ended is not None:
-                    yield ended
-                    return
-                await asyncio.sleep(self._pace)
-        finally:
-            job.cancel.set()
+    async def follow(self, job: Job, visitor: str) -> AsyncIterator[Waiting | Progress | Note | Update | Ended]:
+        """Yield where a job is and its texts, a few times a second, at last its end for this visitor."""
+        place = seen = 0
+        while True:
+            ended = self._ended(job, visitor)  # looked at before the news, so that nothing said before it is missed
+            if (before := self.before(job)) and before != place:
+                yield Waiting(before)
+            place = before
+            seen, news = job.news(seen)
+            for event in news:
+                yield event
+            if ended is not None:
+                yield ended
+                return
+            await asyncio.sleep(self._pace)
 
-    async def part(self, job: Job, name: str) -> Update | None:
+    async def part(self, job: Job, visitor: str, name: str) -> Update | None:
         """Return a part of a job once it is known; ``None`` if the job ended without it."""
-        while name not in job.parts and job.ended is None:
+        while name not in job.parts and self._ended(job, visitor) is None:
             await asyncio.sleep(self._pace)
         return job.parts.get(name)
 
-    async def end(self, job: Job) -> Ended:
-        """Return how a job ended, once it has."""
-        while job.ended is None:
+    async def end(self, job: Job, visitor: str) -> Ended:
+        """Return how a job ended for this visitor, once it has."""
+        while (ended := self._ended(job, visitor)) is None:
             await asyncio.sleep(self._pace)
+        return ended
+
+    @staticmethod
+    def _ended(job: Job, visitor: str) -> Ended | None:
+        if job.ended is None and visitor not in job.visitors and not job.cancel.is_set:
+            return Ended("stopped", "Stopped here; the run goes on for others who asked for the same.")
         return job.ended
 
     def before(self, job: Job) -> int:
@@ -167,22 +200,50 @@ class Runner:
             return self._jobs.index(job) if job in self._jobs else 0
 
     def stop(self, visitor: str) -> bool:
-        """Ask a visitor's job to stop; tells whether there was one."""
+        """Take a visitor off their job, which stops unless others wait for the same; tells whether there was one."""
         with self._change:
             job = self._of.get(visitor)
-            if job is None or job.ended is not None:
+            if job is None or job.ended is not None or visitor not in job.visitors:
                 return False
-            job.cancel.set()
-            if job in self._jobs and self._jobs[0] is not job:
-                self._jobs.remove(job)
-                job.put(Ended("stopped", "Stopped before it started."))
+            self._leave(visitor, job)
             return True
 
     def forget(self, visitor: str) -> None:
-        """Stop and drop a visitor who has left."""
-        self.stop(visitor)
+        """Drop a visitor who has left; their job stops unless they, or somebody else, ask for it again in time."""
         with self._change:
-            self._of.pop(visitor, None)
+            job = self._of.pop(visitor, None)
+            if job is None or job.ended is not None:
+                return
+            job.release(visitor)
+            if self._grace <= 0:
+                self._leave(visitor, job)
+                return
+        later = threading.Timer(self._grace, self._give_up, (visitor, job))
+        later.daemon = True
+        later.start()
+
+    def _give_up(self, visitor: str, job: Job) -> None:
+        with self._change:
+            if self._of.get(visitor) is not job:
+                self._leave(visitor, job)
+
+    def _leave(self, visitor: str, job: Job) -> None:
+        job.visitors.discard(visitor)
+        if job.visitors or job.ended is not None:
+            return
+        job.cancel.set()
+        if job in self._jobs and self._jobs[0] is not job:
+            self._jobs.remove(job)
+            job.put(Ended("stopped", "Stopped before it started."))
+
+    def _same(self, experiment: Experiment) -> Job | None:
+        fitting = (job for job in self._jobs if job.experiment == experiment and not job.cancel.is_set)
+        return next(fitting, None)
+
+    def _join(self, visitor: str, job: Job) -> None:
+        job.release(visitor)
+        job.visitors.add(visitor)
+        self._of[visitor] = job
 
     def _work(self) -> None:
         while True:
@@ -190,6 +251,8 @@ class Runner:
                 self._change.wait_for(lambda: bool(self._jobs))
                 job = self._jobs[0]
             ended = self._do(job)
+            if self._on_end is not None:
+                self._on_end(job, ended)
             with self._change:
                 self._jobs.popleft()
                 job.put(ended)

@@ -1,11 +1,14 @@
-"""What does the page remember of a visitor? The pictures of the last run, their uploads: nothing that is large."""
+"""What does the page remember of a visitor? What it shows, their finished runs and their uploads: nothing large."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from analysis.figures.operator import Portrait
+from analysis.record import Record
+
+MOST_RUNS = 30
+"""Finished runs kept per visitor; the oldest that is not pinned makes room."""
 
 
 @dataclass
@@ -13,14 +16,33 @@ class Session:
     """One open page.
 
     Attributes:
-        portraits: the operators of the last run by method, reduced to what is drawn.
+        shown: what the panels show now.
+        runs: the finished runs by number, oldest first.
+        pinned: number of the run that the others are compared with.
         uploads: paths of the files this visitor has uploaded.
         failed: what could not be drawn of the last run, one sentence.
     """
 
-    portraits: dict[str, Portrait] = field(default_factory=dict)
+    shown: Record | None = None
+    runs: dict[int, Record] = field(default_factory=dict)
+    pinned: int | None = None
     uploads: set[str] = field(default_factory=set)
     failed: str = ""
+    _last: int = 0
+
+    def keep(self, record: Record) -> int:
+        """Keep a finished run and return its number, counted from 1."""
+        self._last += 1
+        self.runs[self._last] = record
+        while len(self.runs) > MOST_RUNS:
+            del self.runs[next(number for number in self.runs if number != self.pinned)]
+        return self._last
+
+    def drop(self, number: int) -> None:
+        """Delete a run; one that is not there is no mistake."""
+        self.runs.pop(number, None)
+        if self.pinned == number:
+            self.pinned = None
 
 
 class Sessions:

@@ -1,4 +1,4 @@
-"""From the page's controls to an :class:`~ghosted.experiment.Experiment`, and what a visitor may ask for."""
+"""From the page's controls to an :class:`~ghosted.experiment.Experiment` and back, and what a visitor may ask for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
+from ghosted.flags import names
 
 PROMPT = "Photosynthesis is the process by which plants turn sunlight into"
 DEFAULT = Experiment(
@@ -18,11 +19,23 @@ DEFAULT = Experiment(
 DEFAULT_BLOCKS = 30
 """Blocks of the default model, so that the map can be drawn before anything is read."""
 
+WHOLE = ("tokens", "window", "count", "max_new_tokens", "windows", "distill", "seed")
+WHOLE_OR_EMPTY = ("calibration_window", "batch", "rank")
+TEXT_OR_EMPTY = ("revision", "held_out")
 FIELDS = (
-    "model", "text", "tokens", "window", "remove", "criterion", "count", "methods", "prompt", "max_new_tokens",
-    "temperature",
+    "model", "text", "tokens", "window", "remove", "criterion", "count", "methods", "prompt", "chat", "max_new_tokens",
+    "temperature", "ridge", "rank", "fit", "distill", "windows", "evaluate", "held_out", "calibration_window", "dtype",
+    "batch", "seed", "revision",
 )
-"""The settings that have a control, in the order in which handlers receive their values."""
+"""The settings, each with its control, in the order in which handlers receive their values."""
+
+
+def values_of(experiment: Experiment) -> dict[str, Any]:
+    """Return what each control holds for an experiment, by name of :data:`FIELDS`."""
+    values = {name: getattr(experiment, name) for name in FIELDS}
+    values |= {name: values[name] or "" for name in TEXT_OR_EMPTY}
+    ridge = experiment.ridge if isinstance(experiment.ridge, str) else f"{experiment.ridge:g}"
+    return values | {"methods": list(experiment.methods), "ridge": ridge, "evaluate": ", ".join(experiment.evaluate)}
 
 
 def experiment_from(values: dict[str, Any]) -> Experiment:
@@ -35,32 +48,32 @@ def experiment_from(values: dict[str, Any]) -> Experiment:
         InputError: a value that makes no sense, as one sentence.
     """
     clean = dict(values)
-    for name in ("tokens", "window", "count", "max_new_tokens"):
-        clean[name] = _whole(name, values[name])
-    if values["temperature"] is None:
-        raise InputError("temperature is empty; write a number, 0 for greedy.")
-    clean["temperature"] = float(values["temperature"])
-    for name in ("model", "text", "remove", "prompt"):
-        clean[name] = str(values[name] or "") if name == "prompt" else str(values[name] or "").strip()
+    clean |= {name: _whole(name, values[name]) for name in WHOLE}
+    clean |= {name: None if values[name] in (None, "", 0) else _whole(name, values[name]) for name in WHOLE_OR_EMPTY}
+    clean |= {name: str(values[name] or "").strip() for name in ("model", "text", "remove", *TEXT_OR_EMPTY)}
+    clean |= {name: clean[name] or None for name in TEXT_OR_EMPTY}
+    clean |= {"prompt": str(values["prompt"] or ""), "chat": bool(values["chat"])}
+    clean |= {"temperature": _number("temperature", values["temperature"]), "ridge": _ridge(values["ridge"])}
+    clean |= {"methods": tuple(values["methods"] or ()), "evaluate": tuple(names(str(values["evaluate"] or "")))}
     for name in ("model", "text"):
         if not clean[name]:
             raise InputError(f"No {name} is chosen; pick one from the list or type its name.")
-    clean["methods"] = tuple(values["methods"] or ())
     if not clean["methods"]:
         raise InputError("No method is chosen; tick at least one, such as ghosted.")
     if clean["criterion"] != "manual":
         clean["remove"] = ""
-    return Experiment(**clean, windows=DEFAULT.windows)
+    return Experiment(**clean)
 
 
 def refuse_paths(experiment: Experiment, uploads: Collection[str], known_texts: Collection[str]) -> None:
     """Refuse files of this machine where the page is open to others: only uploads, names and Hub ids are left.
 
     Raises:
-        InputError: the model or the text is a path.
+        InputError: the model or a text is a path.
     """
-    if experiment.text not in known_texts and experiment.text not in uploads:
-        raise InputError("Files of the server cannot be read from this page; upload the text instead.")
+    for text in (experiment.text, *experiment.evaluate, *filter(None, [experiment.held_out])):
+        if text not in known_texts and text not in uploads:
+            raise InputError("Files of the server cannot be read from this page; upload the text instead.")
     name = experiment.model
     if name.startswith((".", "~", "/", "\\")) or name.endswith(".gguf") or name.count("/") > 1 or Path(name).exists():
         raise InputError("Folders of the server cannot be read from this page; name a model of the list or of the Hub.")
@@ -79,4 +92,17 @@ def _whole(name: str, value: Any) -> int:
     return int(number)
 
 
-__all__ = ["DEFAULT", "DEFAULT_BLOCKS", "FIELDS", "PROMPT", "experiment_from", "refuse_paths"]
+def _number(name: str, value: Any) -> float:
+    if value is None:
+        raise InputError(f"{name} is empty; write a number, 0 for greedy.")
+    return float(value)
+
+
+def _ridge(value: Any) -> float | str:
+    said = str(value if value is not None else "").strip() or "1e-6"
+    if said == "auto":
+        return said
+    try:
+        return float(said)
+    except ValueError:
+        raise InputError(f"ridge must be auto or a number such as 1e-6, not {said[:40]!r}.") from None

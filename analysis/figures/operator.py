@@ -48,6 +48,15 @@ class Portrait:
     rotations: np.ndarray
     singular: np.ndarray
 
+    def to_json(self):
+        from ghosted.plain import to_plain
+        return to_plain(self)
+
+    @classmethod
+    def from_json(cls, data):
+        from ghosted.plain import from_plain
+        return from_plain(cls, data)
+
 
 def portrait(found: Decomposition, most: int = 128) -> Portrait:
     """Reduce a decomposition with W ``(C, C)`` to what the pictures need."""

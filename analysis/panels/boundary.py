@@ -11,10 +11,10 @@ from analysis.figures.boundary import boundary_bars
 from analysis.names import method_label
 from analysis.numbers import three
 from analysis.panels import parts
-from analysis.session import Session
+from analysis.record import Record
 from analysis.tables import best_of
-from ghosted.results import Run
 
+PART = "boundary"
 READING = (
     "How much of the error of plain pruning (the line at 1) each repair leaves. A diamond far from its bar: a few "
     "tokens own the error."
@@ -37,8 +37,9 @@ def build() -> BoundaryPanel:
     return BoundaryPanel(bars, parts.formula(FORMULA))
 
 
-def show(panel: BoundaryPanel, run: Run, session: Session) -> dict[Any, Any]:
+def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
     """Draw the bars and put the best method's numbers into the formula."""
+    run = record.run
     best, said = best_of(run), "."
     if best is not None:
         left = best.residual

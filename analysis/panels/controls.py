@@ -12,12 +12,15 @@ from analysis import library
 from analysis.names import choices
 from analysis.numbers import count
 from analysis.settings import DEFAULT
+from ghosted.experiment import DTYPES, FITS
 
 
 @dataclass(frozen=True)
 class Controls:
     """The panel's components, named as the settings they hold, and the buttons."""
 
+    run: gr.Button
+    stop: gr.Button
     model: gr.Dropdown
     facts: gr.HTML
     text: gr.Dropdown
@@ -28,10 +31,21 @@ class Controls:
     count: gr.Number
     methods: gr.CheckboxGroup
     prompt: gr.Textbox
+    chat: gr.Checkbox
     max_new_tokens: gr.Number
     temperature: gr.Number
-    run: gr.Button
-    stop: gr.Button
+    ridge: gr.Textbox
+    rank: gr.Number
+    fit: gr.Dropdown
+    distill: gr.Number
+    windows: gr.Number
+    evaluate: gr.Textbox
+    held_out: gr.Textbox
+    calibration_window: gr.Number
+    dtype: gr.Dropdown
+    batch: gr.Number
+    seed: gr.Number
+    revision: gr.Textbox
 
 
 def build() -> Controls:
@@ -39,33 +53,7 @@ def build() -> Controls:
     with gr.Row(elem_classes="gl-buttons"):
         run = gr.Button("Run", variant="primary", elem_id="gl-run", min_width=120)
         stop = gr.Button("Stop", interactive=False, elem_id="gl-stop", min_width=80)
-    model = gr.Dropdown(
-        library.model_choices(), value=DEFAULT.model, label="Model", allow_custom_value=True, filterable=True,
-        elem_id="gl-model", info="From the list, or owner/name of the Hub, a folder, a .gguf file",
-    )
-    facts = gr.HTML(elem_id="gl-facts")
-    text = gr.Dropdown(
-        library.text_choices(), value=DEFAULT.text, label="Calibration text", allow_custom_value=True,
-        elem_id="gl-text", info="From the list, or the path of a .txt or .jsonl file",
-    )
-    upload = gr.UploadButton("Upload a text", file_types=[".txt", ".jsonl"], size="sm", elem_id="gl-upload")
-    with gr.Row():
-        tokens = gr.Number(DEFAULT.tokens, label="Tokens", precision=0, min_width=90)
-        window = gr.Number(DEFAULT.window, label="Window", precision=0, min_width=90)
-    with gr.Row():
-        criterion = gr.Dropdown(choices("ghosted.criteria"), value=DEFAULT.criterion, label="Blocks are chosen by",
-                                elem_id="gl-criterion", min_width=150, scale=3)
-        blocks = gr.Number(DEFAULT.count, label="How many", precision=0, elem_id="gl-count", min_width=88, scale=1,
-                           visible=DEFAULT.criterion != "manual")
-    methods = gr.CheckboxGroup(
-        choices("ghosted.operators"), value=list(DEFAULT.methods), label="Repairs to compare", elem_id="gl-methods",
-    )
-    prompt = gr.Textbox(DEFAULT.prompt, label="Prompt", lines=3, max_lines=6, elem_id="gl-prompt")
-    with gr.Row():
-        new = gr.Number(DEFAULT.max_new_tokens, label="New tokens", precision=0, min_width=90)
-        temperature = gr.Number(DEFAULT.temperature, label="Temperature", min_width=90)
-    return Controls(model, facts, text, upload, tokens, window, criterion, blocks, methods, prompt, new, temperature,
-                    run, stop)
+    return Controls(run, stop, **_model_and_text(), **_blocks_and_repairs(), **_prompt(), **_more())
 
 
 def facts_line(facts: Any) -> str:
@@ -79,3 +67,77 @@ def facts_line(facts: Any) -> str:
 def buttons(panel: Controls, running: bool) -> dict[Any, Any]:
     """Return the updates of Run and Stop: just one of them can be pressed."""
     return {panel.run: gr.Button(interactive=not running), panel.stop: gr.Button(interactive=running)}
+
+
+def _model_and_text() -> dict[str, gr.Component]:
+    model = gr.Dropdown(
+        library.model_choices(), value=DEFAULT.model, label="Model", allow_custom_value=True, filterable=True,
+        elem_id="gl-model", info="From the list, or owner/name of the Hub, a folder, a .gguf file",
+    )
+    facts = gr.HTML(elem_id="gl-facts")
+    text = gr.Dropdown(
+        library.text_choices(), value=DEFAULT.text, label="Calibration text", allow_custom_value=True,
+        elem_id="gl-text", info="From the list, or the path of a .txt or .jsonl file",
+    )
+    upload = gr.UploadButton("Upload a text", file_types=[".txt", ".jsonl"], size="sm", elem_id="gl-upload")
+    with gr.Row():
+        tokens = _whole("tokens", "Tokens")
+        window = _whole("window", "Window")
+    return {"model": model, "facts": facts, "text": text, "upload": upload, "tokens": tokens, "window": window}
+
+
+def _blocks_and_repairs() -> dict[str, gr.Component]:
+    with gr.Row():
+        criterion = gr.Dropdown(choices("ghosted.criteria"), value=DEFAULT.criterion, label="Blocks are chosen by",
+                                elem_id="gl-criterion", min_width=150, scale=3)
+        blocks = gr.Number(DEFAULT.count, label="How many", precision=0, elem_id="gl-count", min_width=88, scale=1,
+                           visible=DEFAULT.criterion != "manual")
+    methods = gr.CheckboxGroup(
+        choices("ghosted.operators"), value=list(DEFAULT.methods), label="Repairs to compare", elem_id="gl-methods",
+    )
+    return {"criterion": criterion, "count": blocks, "methods": methods}
+
+
+def _prompt() -> dict[str, gr.Component]:
+    prompt = gr.Textbox(DEFAULT.prompt, label="Prompt", lines=3, max_lines=6, max_length=20_000, elem_id="gl-prompt")
+    chat = gr.Checkbox(DEFAULT.chat, label="As a chat message", info="in the model's own template, if it has one",
+                       elem_id="gl-chat")
+    with gr.Row():
+        new = _whole("max_new_tokens", "New tokens")
+        temperature = gr.Number(DEFAULT.temperature, label="Temperature", min_width=90, elem_id="gl-temperature")
+    return {"prompt": prompt, "chat": chat, "max_new_tokens": new, "temperature": temperature}
+
+
+def _more() -> dict[str, gr.Component]:
+    with gr.Accordion("More settings", open=False, elem_id="gl-more"):
+        with gr.Row():
+            ridge = _line("ridge", "Ridge λ", "1e-6 or auto", value=f"{DEFAULT.ridge:g}")
+            rank = _whole("rank", "Rank", "width / 8")
+        with gr.Row():
+            fit = gr.Dropdown(list(FITS), value=DEFAULT.fit, label="Several gaps", min_width=90, elem_id="gl-fit")
+            distill = _whole("distill", "Distil, steps")
+        with gr.Row():
+            windows = _whole("windows", "Windows scored")
+            seed = _whole("seed", "Seed")
+        evaluate = _line("evaluate", "Texts to score", "what follows the calibration text")
+        held_out = _line("held_out", "Held-out text", "what follows the calibration text")
+        with gr.Row():
+            dtype = gr.Dropdown(list(DTYPES), value=DEFAULT.dtype, label="Number format", min_width=90,
+                                elem_id="gl-dtype")
+            batch = _whole("batch", "Batch", "automatic")
+        with gr.Row():
+            calibration_window = _whole("calibration_window", "Calibration window", "as Window")
+            revision = _line("revision", "Hub revision", "main")
+    return {"ridge": ridge, "rank": rank, "fit": fit, "distill": distill, "windows": windows, "evaluate": evaluate,
+            "held_out": held_out, "calibration_window": calibration_window, "dtype": dtype, "batch": batch,
+            "seed": seed, "revision": revision}
+
+
+def _whole(name: str, label: str, empty: str | None = None) -> gr.Number:
+    return gr.Number(getattr(DEFAULT, name), label=label, precision=0, min_width=90, placeholder=empty,
+                     elem_id=f"gl-{name.replace('_', '-')}")
+
+
+def _line(name: str, label: str, empty: str, value: str = "") -> gr.Textbox:
+    return gr.Textbox(value, label=label, placeholder=empty, max_lines=1, max_length=400, min_width=90,
+                      elem_id=f"gl-{name.replace('_', '-')}")

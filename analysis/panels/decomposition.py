@@ -8,13 +8,14 @@ from typing import Any
 import gradio as gr
 
 from analysis.figures import spectra
-from analysis.figures.operator import Portrait, operator_map, portrait
+from analysis.figures.operator import Portrait, operator_map
 from analysis.names import method_label
 from analysis.numbers import percent, three
 from analysis.panels import parts
-from analysis.session import Session
+from analysis.record import Record
 from ghosted.results import Run
 
+PART = "decomposition"
 READING = (
     "The repair splits into a part that stretches (S, symmetric) and a part that rotates (A, antisymmetric). Blue is "
     "negative, orange positive; the identity is taken off so that its diagonal does not drown the rest, so the first "
@@ -54,16 +55,29 @@ def build() -> DecompositionPanel:
     return DecompositionPanel(method, formula, maps, spectra_)
 
 
-def show(panel: DecompositionPanel, run: Run, session: Session) -> dict[Any, Any]:
-    """Keep every operator's portrait for this visitor and draw the hero's, or the first there is; or say why none."""
-    session.portraits = {name: portrait(found) for name, found in run.decompositions.items()}
-    if not session.portraits:
+def show(panel: DecompositionPanel, record: Record) -> dict[Any, Any]:
+    """Draw the hero's operator, or the first there is; or say why there is none."""
+    run, portraits = record.run, record.portraits
+    if not portraits:
         empty = dict.fromkeys((*panel.maps.values(), *panel.spectra.values()))
         return empty | {panel.method: gr.Radio(visible=False), panel.formula: f"{FORMULA} {why_none(run)}"}
-    shown = HERO if HERO in session.portraits else next(iter(session.portraits))
-    choices = [(method_label(name), name) for name in session.portraits]
+    shown = HERO if HERO in portraits else next(iter(portraits))
+    choices = [(method_label(name), name) for name in portraits]
     picker = gr.Radio(choices, value=shown, visible=len(choices) > 1)
-    return {panel.method: picker} | draw(panel, session.portraits[shown])
+    return {panel.method: picker} | draw(panel, portraits[shown])
+
+
+def wire(panel: DecompositionPanel, live: Any) -> None:
+    """Draw another operator of what is shown when it is picked."""
+
+    def pick(name: str, request: gr.Request) -> dict[Any, Any]:
+        record = live.record(request)
+        picture = record.portraits.get(name) if record is not None else None
+        return draw(panel, picture) if picture else gr.skip()
+
+    outputs = [panel.formula, *panel.maps.values(), *panel.spectra.values()]
+    panel.method.input(pick, [panel.method], outputs, api_visibility="private", show_progress="hidden", queue=False,
+                       trigger_mode="always_last")
 
 
 def why_none(run: Run) -> str:

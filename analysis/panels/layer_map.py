@@ -14,12 +14,13 @@ import numpy as np
 
 from analysis.palette import DIVERGING
 from analysis.panels import parts
-from analysis.session import Session
+from analysis.record import Record
 from analysis.settings import DEFAULT, DEFAULT_BLOCKS
 from ghosted.errors import InputError
 from ghosted.removed import RemovedBlocks
-from ghosted.results import Run, Similarity
+from ghosted.results import Similarity
 
+PART = "similarity"
 READING = (
     "A cell is how alike two states are; removing blocks joins the two at the marked corner. Drag on the strip or pick "
     "a cell; arrow keys move the range, Shift extends it."
@@ -114,10 +115,19 @@ def resize(panel: LayerMap, blocks: int, text: str) -> dict[Any, Any]:
     return {panel.map: map_value(blocks, removed), panel.problem: ""} | _forms(panel, removed)
 
 
-def show(panel: LayerMap, run: Run, session: Session) -> dict[Any, Any]:
+def show(panel: LayerMap, record: Record) -> dict[Any, Any]:
     """Show the similarities and, where a criterion chose, its blocks."""
+    run = record.run
     shown = {panel.map: map_value(run.blocks, run.removed, run.similarity)}
     return shown | (_forms(panel, run.removed) | {panel.problem: ""} if run.choice is not None else {})
+
+
+def set_range(panel: LayerMap, removed: RemovedBlocks, record: Record | None) -> dict[Any, Any]:
+    """Choose blocks in all three forms, on the similarities of ``record`` where they are of the same model."""
+    run = record.run if record is not None else None
+    blocks = run.blocks if run else DEFAULT_BLOCKS
+    value = map_value(blocks, removed, run and run.similarity)
+    return {panel.map: value, panel.problem: ""} | _forms(panel, removed)
 
 
 def _try(panel: LayerMap, text: str, value: str, forms: Any) -> dict[Any, Any]:

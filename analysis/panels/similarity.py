@@ -10,9 +10,9 @@ import gradio as gr
 from analysis.figures.similarity import influence_curve, similarity_map
 from analysis.numbers import three
 from analysis.panels import parts
-from analysis.session import Session
-from ghosted.results import Run
+from analysis.record import Record
 
+PART = "similarity"
 READING = (
     "Left: the mean cosine between any two states, coloured by angle. Right: what a block changes; low points are "
     "blocks, or runs of blocks, that barely turn the state, and the shaded ones are removed."
@@ -43,9 +43,9 @@ def build() -> SimilarityPanel:
     return SimilarityPanel(similarity, curve, parts.formula(FORMULA))
 
 
-def show(panel: SimilarityPanel, run: Run, session: Session) -> dict[Any, Any]:
+def show(panel: SimilarityPanel, record: Record) -> dict[Any, Any]:
     """Draw both pictures and put the removed runs' cosine into the formula."""
-    similarity = run.similarity
+    run, similarity = record.run, record.run.similarity
     numbers = "; ".join(
         f"$\\cos(x_{{{gap.start}}}, x_{{{gap.stop}}}) = {three(float(similarity.cosine[gap.start, gap.stop]))}$"
         for gap in run.removed.gaps

@@ -1,0 +1,58 @@
+"""The page's handlers for its forms: the range in its three forms, the model, the text, the criterion."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from analysis import library
+from analysis.live import Live
+from analysis.panels import controls, layer_map
+from ghosted.errors import GhostedError
+
+
+class Forms:
+    """The handlers, bound to the page's layout and to what a visitor may ask for."""
+
+    def __init__(self, live: Live) -> None:
+        self.live, self.layout = live, live.layout
+
+    def from_map(self, value: str) -> dict[Any, Any]:
+        """Follow the map."""
+        return self._by_hand(layer_map.from_map(self.layout.layer_map, value))
+
+    def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
+        """Follow the two numbers."""
+        return self._by_hand(layer_map.from_numbers(self.layout.layer_map, first, last, value))
+
+    def from_text(self, text: str | None, value: str) -> dict[Any, Any]:
+        """Follow the text form."""
+        return self._by_hand(layer_map.from_text(self.layout.layer_map, text, value))
+
+    def describe(self, model: str, remove: str) -> dict[Any, Any]:
+        """Say what a model is before it is fetched, and fit the map to it."""
+        facts_at = self.layout.controls.facts
+        try:
+            facts = self.live.describe(model)
+        except GhostedError as error:
+            return {facts_at: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
+        return {facts_at: controls.facts_line(facts)} | layer_map.resize(self.layout.layer_map, facts.blocks, remove)
+
+    def upload(self, path: str, request: gr.Request) -> gr.Dropdown:
+        """Offer an uploaded text by its file name and choose it."""
+        uploads = self.live.sessions.of(request.session_hash).uploads
+        uploads.add(path)
+        own = [(Path(each).name, each) for each in sorted(uploads)]
+        return gr.Dropdown(library.text_choices() + own, value=path)
+
+    def criterion(self, name: str) -> gr.Number:
+        """Ask for a count only where a criterion chooses."""
+        return gr.Number(visible=name != "manual")
+
+    def _by_hand(self, forms: dict[Any, Any]) -> dict[Any, Any]:
+        """Let blocks that were picked by hand count, whatever criterion was set; not what cannot be read."""
+        read = layer_map.accepted(self.layout.layer_map, forms)
+        return forms | ({self.layout.controls.criterion: "manual"} if read else {})

@@ -1,0 +1,94 @@
+"""The page's handlers for what is opened: a link, a run of the list, an imported file; and for what has grown stale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from analysis import precomputed
+from analysis.link import experiment_of
+from analysis.live import Live
+from analysis.panels import bus, controls, layer_map, share, status
+from analysis.panels.runs import asked, listed
+from analysis.record import Record
+from analysis.settings import DEFAULT, FIELDS, values_of
+from analysis.stale import stale_panels
+from ghosted.errors import GhostedError
+from ghosted.experiment import Experiment
+from ghosted.removed import RemovedBlocks
+
+
+class Opening:
+    """The handlers, bound to the page's live part."""
+
+    def __init__(self, live: Live) -> None:
+        self.live, self.layout = live, live.layout
+
+    def open(self, request: gr.Request) -> dict[Any, Any]:
+        """Fill the controls from the link, and show what is at hand: nothing is fetched or computed."""
+        visitor, layout = request.session_hash, self.layout
+        experiment, notices = experiment_of(dict(request.query_params))
+        try:
+            self.live.allow(experiment, visitor)
+        except GhostedError as refused:
+            experiment, notices = DEFAULT, [*notices, str(refused)]
+        found = self.live.finished.get(experiment)
+        record = found or precomputed.record()
+        session = self.live.sessions.of(visitor)
+        session.shown = record
+        shown = self.live.show(record, session) if record is not None else {}
+        if experiment != DEFAULT or record is None:
+            shown |= self.settings(experiment, record)
+        if found is not None:
+            session.keep(found)
+            shown |= listed(layout.runs, session) | {layout.status.line: status.finished(found.run)}
+        elif notices:
+            shown[layout.status.line] = status.line(" ".join(notices), "failed")
+        job = self.live.runner.join(visitor, experiment) if found is None else None
+        if job is not None:
+            shown |= controls.buttons(layout.controls, running=True)
+        return shown | {layout.bus: bus.value(stale_panels(record, experiment), resume=job is not None)}
+
+    def reopen(self, record: Record, request: gr.Request) -> dict[Any, Any]:
+        """Show a record that was kept or imported, and set the controls to its settings."""
+        session = self.live.sessions.of(request.session_hash)
+        session.shown = record
+        said = {self.layout.status.line: status.finished(record.run), self.layout.bus: bus.value({})}
+        return self.live.show(record, session) | self.settings(record.run.experiment, record) | said
+
+    def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
+        """Do what a button of the list of runs asks for: open, pin or delete."""
+        session = self.live.sessions.of(request.session_hash)
+        deed, number = asked(event.asked)
+        record = session.runs.get(number)
+        if record is None:
+            return listed(self.layout.runs, session)
+        if deed == "open":
+            return self.reopen(record, request) | listed(self.layout.runs, session)
+        if deed == "delete":
+            session.drop(number)
+        else:
+            session.pinned = None if session.pinned == number else number
+        return listed(self.layout.runs, session)
+
+    def changed(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
+        """Write the link and the code of what the controls say now, and say which panels show something else."""
+        visitor = request.session_hash
+        try:
+            experiment = self.live.experiment(visitor, values)
+        except GhostedError:  # half-typed: Run says what is wrong with it
+            return gr.skip()
+        stale = stale_panels(self.live.sessions.of(visitor).shown, experiment)
+        return share.follow(self.layout.share, experiment) | {self.layout.bus: bus.value(stale)}
+
+    def settings(self, experiment: Experiment, record: Record | None) -> dict[Any, Any]:
+        """Return the updates that set every control to an experiment, and the map to its blocks."""
+        named = dict(zip(FIELDS, self.layout.inputs(), strict=True))
+        shown = {named[name]: value for name, value in values_of(experiment).items()}
+        shown[self.layout.controls.count] = gr.Number(experiment.count, visible=experiment.criterion != "manual")
+        same = record is not None and record.run.experiment.model == experiment.model
+        removed = RemovedBlocks.parse(experiment.remove)
+        if experiment.criterion != "manual" and record is not None:
+            removed = record.run.removed
+        return shown | layer_map.set_range(self.layout.layer_map, removed, record if same else None)

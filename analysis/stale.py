@@ -1,0 +1,50 @@
+"""Which panels show something else than what the controls say? Each with the reason, in a few words."""
+
+from __future__ import annotations
+
+from analysis.record import Record
+from analysis.settings import DEFAULT
+from ghosted.experiment import Experiment
+
+RESULTS = ("boundary", "tokens", "decomposition", "generations", "scores")
+CAUSES = (
+    (("model", "revision", "dtype"), "another model", ("all",)),
+    (("text", "tokens", "window", "calibration_window", "held_out", "batch"), "another calibration", ("all",)),
+    (("remove", "criterion", "count"), "other blocks", RESULTS),
+    (("ridge", "rank", "fit", "distill"), "another fit", RESULTS),
+    (("methods",), "other repairs", RESULTS),
+    (("prompt", "chat", "max_new_tokens", "temperature", "seed"), "another prompt or sampling", ("generations",)),
+    (("windows", "evaluate"), "other scored text", ("scores",)),
+)
+"""What changes what: settings, the reason as a reader sees it, and the panels that then show the past."""
+
+
+def stale_panels(record: Record | None, experiment: Experiment) -> dict[str, str]:
+    """Return the reason for each panel that does not show ``experiment``; the key ``all`` stands for every panel.
+
+    Args:
+        record: what is shown. A precomputed one counts as an answer to the page's default settings.
+        experiment: what the controls say.
+    """
+    if record is None:
+        return {}
+    shown = DEFAULT if record.source == "precomputed" else record.run.experiment
+    reasons: dict[str, str] = {}
+    for fields, reason, names in CAUSES:
+        if not any(_differ(name, record, shown, experiment) for name in fields):
+            continue
+        for name in names:
+            reasons.setdefault(name, f"Shows {reason}; press Run.")
+    return {"all": reasons["all"]} if "all" in reasons else reasons
+
+
+def _differ(name: str, record: Record, shown: Experiment, experiment: Experiment) -> bool:
+    if name == "methods":  # a repair that is no longer ticked leaves the others true
+        return not set(experiment.methods) <= set(shown.methods)
+    if name in ("criterion", "count", "remove") and experiment.criterion == "manual":
+        return experiment.remove != str(record.run.removed)
+    if name == "remove":
+        return False
+    return getattr(shown, name) != getattr(experiment, name)
+
+

@@ -1,0 +1,15 @@
+// Marks the panels that show something else than what the controls say, and comes back to a run after a reload.
+// props.value is JSON: {stale: {panel or "all": reason}, resume: bool}.
+function apply() {
+  if (!props.value) return;
+  const value = typeof props.value === "string" ? JSON.parse(props.value) : props.value;
+  for (const panel of document.querySelectorAll("[id^='gl-panel-']")) {
+    const name = panel.id.slice("gl-panel-".length);
+    const reason = name === "layer_map" || name === "runs" ? "" : value.stale[name] || value.stale.all || "";
+    if (reason) panel.dataset.stale = reason; else delete panel.dataset.stale;
+  }
+  if (value.resume) setTimeout(() => trigger("resume"), 0);
+}
+
+apply();
+watch("value", apply);
