@@ -12,11 +12,12 @@ import gradio as gr
 
 from analysis import library, panels
 from analysis.finished import Finished
-from analysis.panels import controls, generations, status
+from analysis.panels import bus, controls, generations, status
 from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
 from analysis.session import Session, Sessions
 from analysis.settings import FIELDS, experiment_from, refuse_paths
+from analysis.stale import pending_panels
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.results import Update
@@ -71,8 +72,10 @@ class Live:
             self.runner.submit(visitor, self.experiment(visitor, values))
         except GhostedError as error:
             return {self.layout.status.line: status.line(str(error), "failed")}
-        self.sessions.of(visitor).failed = ""
-        return controls.buttons(self.layout.controls, running=True)
+        session = self.sessions.of(visitor)
+        session.failed, session.before = "", session.shown
+        pending = bus.value(pending_panels((), session.before))
+        return controls.buttons(self.layout.controls, running=True) | {self.layout.bus: pending}
 
     async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
         """Pass on where the run is and what the models write."""
@@ -82,7 +85,7 @@ class Live:
             return
         async for event in self.runner.follow(job, visitor):
             if isinstance(event, Update):
-                yield generations.show_columns(self.layout.generations, event.run)
+                yield generations.show_columns(self.layout.generations, event.run) | self._pending(job, visitor)
             else:
                 yield {line: status.event_line(event, job.note)}
 
@@ -93,7 +96,9 @@ class Live:
             visitor = request.session_hash
             job = self.runner.claim(visitor, part)
             update = await self.runner.part(job, visitor, part) if job is not None else None
-            return gr.skip() if update is None else await asyncio.to_thread(self._drawn, update, visitor)
+            if update is None:
+                return gr.skip()
+            return await asyncio.to_thread(self._drawn, update, visitor) | self._pending(job, visitor)
 
         draw.__name__ = part
         return draw
@@ -168,6 +173,9 @@ class Live:
         session = self.sessions.of(visitor)
         session.shown = Record.of(update.run)
         return self.show(session.shown, session, update.part)
+
+    def _pending(self, job: Job, visitor: str) -> dict[Any, Any]:
+        return {self.layout.bus: bus.value(pending_panels(job.parts, self.sessions.of(visitor).before))}
 
     def _remember(self, job: Job, ended: Ended) -> None:
         if ended.run is not None:

@@ -48,13 +48,13 @@ class Opening:
         job = self.live.runner.join(visitor, experiment) if found is None else None
         if job is not None:
             shown |= controls.buttons(layout.controls, running=True)
-        return shown | {layout.bus: bus.value(stale_panels(record, experiment), resume=job is not None)}
+        return shown | {layout.bus: self._marks(record, experiment, job is not None)}
 
     def reopen(self, record: Record, request: gr.Request) -> dict[Any, Any]:
         """Show a record that was kept or imported, and set the controls to its settings."""
         session = self.live.sessions.of(request.session_hash)
         session.shown = record
-        said = {self.layout.status.line: status.finished(record.run), self.layout.bus: bus.value({})}
+        said = {self.layout.status.line: status.finished(record.run), self.layout.bus: bus.value({}, record.source)}
         return self.live.show(record, session) | self.settings(record.run.experiment, record) | said
 
     def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
@@ -79,8 +79,13 @@ class Opening:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed: Run says what is wrong with it
             return gr.skip()
-        stale = stale_panels(self.live.sessions.of(visitor).shown, experiment)
-        return share.follow(self.layout.share, experiment) | {self.layout.bus: bus.value(stale)}
+        marks = self._marks(self.live.sessions.of(visitor).shown, experiment)
+        return share.follow(self.layout.share, experiment) | ({} if self.live.runner.running(visitor) else {self.layout.bus: marks})
+
+    @staticmethod
+    def _marks(record: Record | None, experiment: Experiment, resume: bool = False) -> str:
+        source = record.source if record is not None else "live"
+        return bus.value(stale_panels(record, experiment), source, resume)
 
     def settings(self, experiment: Experiment, record: Record | None) -> dict[Any, Any]:
         """Return the updates that set every control to an experiment, and the map to its blocks."""

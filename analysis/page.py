@@ -79,7 +79,12 @@ def _place() -> Layout:
             for name in panels.PANELS[len(panels.FIRST):]:
                 with _frame(name):
                     placed[name] = panels.module(name).build()
-    return Layout(side, line, share.build(), bus.build(), placed)
+    return Layout(side, line, share.build(), bus.build(_source()), placed)
+
+
+def _source() -> str:
+    record = precomputed.record()
+    return record.source if record is not None else "live"
 
 
 def _frame(name: str, **options: Any) -> gr.Column:
@@ -97,14 +102,14 @@ def _fill(layout: Layout, live: Live) -> None:
 
 def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> None:
     side, line = layout.controls, layout.status.line
-    started = side.run.click(live.start, layout.inputs(), [line, side.run, side.stop], **PRIVATE)
+    started = side.run.click(live.start, layout.inputs(), [line, layout.bus, side.run, side.stop], **PRIVATE)
     for trigger in (started.then, layout.bus.resume):
-        trigger(live.follow, None, [line, layout.generations.columns], **WATCHING)
+        trigger(live.follow, None, [line, layout.bus, layout.generations.columns], **WATCHING)
         # One event per part and not one generator for all: what a generator has yielded is changed in place by its
         # next yield, and a plot that is still being mounted then loses its value.
         after = trigger
         for part in DRAWN:
-            after = after(live.drawing(part), None, layout.outputs(part), **WATCHING).then
+            after = after(live.drawing(part), None, [*layout.outputs(part), layout.bus], **WATCHING).then
         after(live.finish, None, [side.run, side.stop, layout.runs.table], **WATCHING)
     side.stop.click(live.stop, None, [line], **PRIVATE)
     page.unload(live.leave)

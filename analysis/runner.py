@@ -133,8 +133,7 @@ class Runner:
             InputError: this visitor's last job is still running.
         """
         with self._change:
-            last = self._of.get(visitor)
-            if last is not None and last.ended is None and visitor in last.visitors:
+            if self.running(visitor):
                 raise InputError("A run of this page is already running; press Stop or wait for its end.")
             job = self._same(experiment)
             if job is None:
@@ -199,13 +198,17 @@ class Runner:
         with self._change:
             return self._jobs.index(job) if job in self._jobs else 0
 
+    def running(self, visitor: str) -> bool:
+        """Return whether a visitor waits for a job that has not ended."""
+        job = self._of.get(visitor)
+        return job is not None and job.ended is None and visitor in job.visitors
+
     def stop(self, visitor: str) -> bool:
         """Take a visitor off their job, which stops unless others wait for the same; tells whether there was one."""
         with self._change:
-            job = self._of.get(visitor)
-            if job is None or job.ended is not None or visitor not in job.visitors:
+            if not self.running(visitor):
                 return False
-            self._leave(visitor, job)
+            self._leave(visitor, self._of[visitor])
             return True
 
     def forget(self, visitor: str) -> None:

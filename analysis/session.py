@@ -17,6 +17,7 @@ class Session:
 
     Attributes:
         shown: what the panels show now.
+        before: what they showed when the last run began.
         runs: the finished runs by number, oldest first.
         pinned: number of the run that the others are compared with.
         uploads: paths of the files this visitor has uploaded.
@@ -24,6 +25,7 @@ class Session:
     """
 
     shown: Record | None = None
+    before: Record | None = None
     runs: dict[int, Record] = field(default_factory=dict)
     pinned: int | None = None
     uploads: set[str] = field(default_factory=set)

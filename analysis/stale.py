@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from analysis import panels
 from analysis.record import Record
 from analysis.settings import DEFAULT
 from ghosted.experiment import Experiment
@@ -48,3 +51,17 @@ def _differ(name: str, record: Record, shown: Experiment, experiment: Experiment
     return getattr(shown, name) != getattr(experiment, name)
 
 
+
+
+def pending_panels(parts: Iterable[str], record: Record | None) -> dict[str, str]:
+    """Return the reason for each panel whose part of a going run is not known yet; nothing where nothing is shown.
+
+    Args:
+        parts: the parts that are known.
+        record: what was shown when the run began.
+    """
+    if record is None:
+        return {}
+    before = "the precomputed run" if record.source == "precomputed" else "the run before"
+    waiting = [name for name in panels.PANELS if panels.module(name).PART not in (None, *parts)]
+    return dict.fromkeys(waiting, f"Shows {before}; the new one is on its way.")

@@ -16,9 +16,9 @@ import pytest
 from fake_run import NASTY, facts, make_run, similarity
 
 from analysis import columns, library, names, numbers, settings, tables
-from analysis.page import build_page, look_and_feel
+from analysis.page import DRAWN, build_page, look_and_feel
 from analysis.panels import layer_map, parts, status
-from analysis.settings import DEFAULT, FIELDS, experiment_from
+from analysis.settings import DEFAULT, FIELDS, experiment_from, values_of
 from ghosted.errors import InputError, ModelError
 from ghosted.experiment import Experiment
 from ghosted.progress import Note, Progress, drain
@@ -40,8 +40,12 @@ def live(page):
 
 
 def values(**changes):
-    chosen = {name: getattr(DEFAULT, name) for name in FIELDS} | {"methods": list(DEFAULT.methods)} | changes
+    chosen = values_of(DEFAULT) | changes
     return [chosen[name] for name in FIELDS]
+
+
+def forms(page):
+    return next(fn.fn for fn in page.fns.values() if fn.name == "from_map").__self__
 
 
 def request(visitor="v"):
@@ -55,7 +59,7 @@ def whole_run(page, visitor="v", **changes):
         handlers = live(page)
         shown = [handlers.start(request(visitor), *values(**changes))]
         shown += [update async for update in handlers.follow(request(visitor))]
-        for draw in (handlers.similarity, handlers.boundary, handlers.decomposition, handlers.scores, handlers.finish):
+        for draw in (*map(handlers.drawing, DRAWN), handlers.finish):
             update = await draw(request(visitor))
             shown += [] if update == gr.skip() else [update]
         return shown
@@ -67,7 +71,7 @@ def whole_run(page, visitor="v", **changes):
 
 
 def test_a_refused_run_leaves_the_page_alone(page):
-    assert whole_run(page, "nobody", methods=[]).keys() == {live(page).panels.status.line}
+    assert whole_run(page, "nobody", methods=[]).keys() == {live(page).layout.status.line}
 
 
 def test_no_endpoint_is_public(page):
@@ -86,25 +90,26 @@ def test_analytics_are_off_and_fonts_are_the_systems(page):
 
 def test_a_run_through_the_handler_fills_every_panel(page):
     shown = whole_run(page, max_new_tokens=4)
-    panels = live(page).panels
+    panels = live(page).layout
     assert "Done" in shown[panels.status.line] and "self-check passed" in shown[panels.status.line]
-    for picture in (panels.boundary.bars, panels.generations.downstream, panels.similarity.map,
+    for picture in (panels.boundary.bars, panels.similarity.map,
                     *panels.decomposition.maps.values(), *panels.decomposition.spectra.values()):
         assert json.loads(shown[picture].plot)["data"]
     assert "0.620" in shown[panels.boundary.formula]
     assert shown[panels.generations.columns].count("<article") == 1 + len(DEFAULT.methods) == 6
-    assert "8,176 tokens scored, no BOS" in shown[panels.generations.numbers]
+    assert "8,176 tokens scored, no BOS" in shown[panels.scores.numbers]
     assert "&lt;b&gt;bold" in shown[panels.status.notices]
     assert shown[panels.controls.run].interactive is True and shown[panels.controls.stop].interactive is False
 
 
 def test_another_operator_is_drawn_from_what_the_session_kept(page):
     assert whole_run(page, "w", max_new_tokens=2, methods=["ghosted", "ghosted-weighted"])
-    panels = live(page).panels.decomposition
-    drawn = live(page).operator("ghosted-weighted", request("w"))
+    panels = live(page).layout.decomposition
+    pick = next(fn.fn for fn in page.fns.values() if fn.name == "pick")
+    drawn = pick("ghosted-weighted", request("w"))
     assert "ghosted, weighted" in drawn[panels.formula]
     live(page).leave(request("w"))
-    assert live(page).operator("ghosted-weighted", request("w")) == gr.skip()
+    assert pick("ghosted-weighted", request("w")) == gr.skip()
 
 
 @pytest.mark.parametrize(
@@ -125,9 +130,9 @@ def test_another_operator_is_drawn_from_what_the_session_kept(page):
 )
 def test_bad_input_is_one_sentence_and_the_page_stays_usable(page, changes, sentence):
     shown = whole_run(page, "bad", **changes)
-    line = shown[live(page).panels.status.line]
+    line = shown[live(page).layout.status.line]
     assert sentence.replace("'", "&#x27;") in line and "gl-failed" in line and "Traceback" not in line
-    button = shown.get(live(page).panels.controls.run)
+    button = shown.get(live(page).layout.controls.run)
     assert button is None or button.interactive is True
 
 
@@ -135,20 +140,20 @@ def test_a_picture_that_cannot_be_drawn_leaves_the_buttons_right(monkeypatch, ca
     page = build_page(make_run(pace=0, steps=1), facts)
     monkeypatch.setattr("analysis.panels.boundary.boundary_bars", lambda methods: 1 / 0)
     shown = whole_run(page)
-    assert shown[live(page).panels.controls.run].interactive is True
-    assert "The part boundary of the run could not be shown" in shown[live(page).panels.status.notices]
-    assert json.loads(shown[live(page).panels.similarity.map].plot)["data"]
+    assert shown[live(page).layout.controls.run].interactive is True
+    assert "The panel boundary could not be drawn" in shown[live(page).layout.status.notices]
+    assert json.loads(shown[live(page).layout.similarity.map].plot)["data"]
 
 
 def test_a_criterion_writes_its_choice_into_the_map(page):
     shown = whole_run(page, "c", criterion="cosine", count=5, remove="1-2")
-    panel = live(page).panels.layer_map
+    panel = live(page).layout.layer_map
     assert shown[panel.remove] == "12-16" and shown[panel.first] == 12 and shown[panel.problem] == ""
     assert json.loads(shown[panel.map])["gaps"] == [[12, 16]]
 
 
 def test_a_choice_is_told_with_its_runner_up_and_a_near_tie(page):
-    panels = live(page).panels
+    panels = live(page).layout
     near = whole_run(page, "c", max_new_tokens=1)
     assert "removes blocks 10, 14–16, 22 (5 of 30), chosen by best (ours), a near tie." in near[panels.status.line]
     assert (
@@ -183,7 +188,7 @@ def test_a_note_is_a_status_line_of_its_own():
 
 
 def test_removing_nothing_by_hand_runs_and_says_so(page):
-    panels = live(page).panels
+    panels = live(page).layout
     shown = whole_run(page, "0", criterion="manual", remove="", max_new_tokens=1)
     assert "Done" in shown[panels.status.line] and "removes nothing (0 of 30)" in shown[panels.status.line]
     assert json.loads(shown[panels.layer_map.map])["gaps"] == []
@@ -192,7 +197,7 @@ def test_removing_nothing_by_hand_runs_and_says_so(page):
 
 
 def test_a_repair_that_is_not_linear_in_the_state_is_not_offered_as_an_operator(page):
-    panel = live(page).panels.decomposition
+    panel = live(page).layout.decomposition
     both = whole_run(page, "d", max_new_tokens=1, methods=["none", "ghosted", "best"])
     assert [name for _, name in both[panel.method].choices] == ["ghosted"] and "For ghosted," in both[panel.formula]
     all_of_them = whole_run(page, "d", max_new_tokens=1)
@@ -207,29 +212,29 @@ def test_a_repair_that_is_not_linear_in_the_state_is_not_offered_as_an_operator(
 
 
 def test_the_forms_of_the_range_follow_each_other(page):
-    panel, value = live(page).panels.layer_map, layer_map.map_value(30, RemovedBlocks.parse("14-18"), similarity())
-    picked = live(page).from_map(layer_map.map_value(30, RemovedBlocks.parse("3-7")))
-    assert picked[live(page).panels.controls.criterion] == "manual"
+    panel, value = live(page).layout.layer_map, layer_map.map_value(30, RemovedBlocks.parse("14-18"), similarity())
+    picked = forms(page).from_map(layer_map.map_value(30, RemovedBlocks.parse("3-7")))
+    assert picked[live(page).layout.controls.criterion] == "manual"
     assert (picked[panel.first], picked[panel.last], picked[panel.remove]) == (3, 7, "3-7")
-    typed = live(page).from_numbers(5, 9, value)
+    typed = forms(page).from_numbers(5, 9, value)
     assert typed[panel.remove] == "5-9" and json.loads(typed[panel.map])["gaps"] == [[5, 9]]
     assert json.loads(typed[panel.map])["cosine"] == json.loads(value)["cosine"]
-    written = live(page).from_text("3, 12–17", value)
+    written = forms(page).from_text("3, 12–17", value)
     assert json.loads(written[panel.map])["gaps"] == [[3, 3], [12, 17]] and written[panel.problem] == ""
-    assert "runs backwards" in live(page).from_numbers(9, 5, value)[panel.problem]
-    assert panel.map not in live(page).from_text("40", value)
+    assert "runs backwards" in forms(page).from_numbers(9, 5, value)[panel.problem]
+    assert panel.map not in forms(page).from_text("40", value)
 
 
 def test_blocks_count_as_chosen_by_hand_once_a_range_can_be_read(page):
-    handlers, value = live(page), layer_map.map_value(30, RemovedBlocks.parse("14-18"))
-    criterion = handlers.panels.controls.criterion
-    read = [handlers.from_map(value), handlers.from_numbers(5, 9, value), handlers.from_text("3, 12-17", value),
-            handlers.from_text("", value)]
-    assert [forms[criterion] for forms in read] == ["manual"] * 4
-    refused = [handlers.from_numbers(9, 5, value), handlers.from_numbers(None, 5, value),
-               handlers.from_text("40", value), handlers.from_text("a", value), handlers.from_text(None, value)]
-    refused.append(handlers.from_text("14 - 18", value))  # what a criterion has written: an echo of the map
-    assert not [forms for forms in refused if criterion in forms]
+    handlers, form, value = live(page), forms(page), layer_map.map_value(30, RemovedBlocks.parse("14-18"))
+    criterion = handlers.layout.controls.criterion
+    read = [form.from_map(value), form.from_numbers(5, 9, value), form.from_text("3, 12-17", value),
+            form.from_text("", value)]
+    assert [read_[criterion] for read_ in read] == ["manual"] * 4
+    refused = [form.from_numbers(9, 5, value), form.from_numbers(None, 5, value),
+               form.from_text("40", value), form.from_text("a", value), form.from_text(None, value)]
+    refused.append(form.from_text("14 - 18", value))  # what a criterion has written: an echo of the map
+    assert not [each for each in refused if criterion in each]
 
 
 def test_the_map_carries_the_cosine_to_four_digits():
@@ -242,13 +247,13 @@ def test_the_map_carries_the_cosine_to_four_digits():
 
 
 def test_another_model_resizes_the_map_and_drops_a_range_that_does_not_fit(page):
-    panels = live(page).panels
-    small = live(page).describe("small", "14-18")
+    panels = live(page).layout
+    small = forms(page).describe("small", "14-18")
     assert json.loads(small[panels.layer_map.map]) == {"blocks": 12, "gaps": [], "cosine": None}
     assert "135 M parameters" in small[panels.controls.facts]
-    kept = live(page).describe("small", "2-3")
+    kept = forms(page).describe("small", "2-3")
     assert json.loads(kept[panels.layer_map.map])["gaps"] == [[2, 3]]
-    missing = live(page).describe("missing", "")
+    missing = forms(page).describe("missing", "")
     assert list(missing) == [panels.controls.facts] and "There is no model" in missing[panels.controls.facts]
 
 
@@ -258,13 +263,13 @@ def test_paths_are_refused_where_others_can_reach_the_page(tmp_path):
     secret.write_text("words " * 10)
     for changes in ({"text": str(secret)}, {"model": str(tmp_path)}, {"model": "../weights.gguf"}):
         last = whole_run(page, **changes)
-        assert "of the server cannot be read" in last[live(page).panels.status.line]
-    chosen = live(page).upload(str(secret), request())
+        assert "of the server cannot be read" in last[live(page).layout.status.line]
+    chosen = forms(page).upload(str(secret), request())
     assert chosen.value == str(secret) and ("secret.txt", str(secret)) in chosen.choices
     last = whole_run(page, text=str(secret), max_new_tokens=1)
-    assert "Done" in last[live(page).panels.status.line]
+    assert "Done" in last[live(page).layout.status.line]
     other = whole_run(page, "other", text=str(secret))
-    assert "upload the text" in other[live(page).panels.status.line]
+    assert "upload the text" in other[live(page).layout.status.line]
 
 
 def test_everything_from_outside_is_escaped():
