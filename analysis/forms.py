@@ -8,10 +8,12 @@ from typing import Any
 
 import gradio as gr
 
-from analysis import library
+from analysis import library, pickers
 from analysis.live import Live
 from analysis.panels import controls, layer_map
+from analysis.settings import DEFAULT
 from ghosted.errors import GhostedError
+from ghosted.experiment import Experiment
 
 
 class Forms:
@@ -32,14 +34,24 @@ class Forms:
         """Follow the text form."""
         return self._by_hand(layer_map.from_text(self.layout.layer_map, text, value))
 
-    def describe(self, model: str, remove: str) -> dict[Any, Any]:
-        """Say what a model is before it is fetched, and fit the map to it."""
+    def describe(self, model: str, tokens: float | None, remove: str) -> dict[Any, Any]:
+        """Say what a model is and needs before it is fetched, and fit the map to it."""
         facts_at = self.layout.controls.facts
         try:
             facts = self.live.describe(model)
         except GhostedError as error:
             return {facts_at: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
-        return {facts_at: controls.facts_line(facts)} | layer_map.resize(self.layout.layer_map, facts.blocks, remove)
+        said = controls.quiet(pickers.model_line(facts, int(tokens or DEFAULT.tokens)))
+        return {facts_at: said} | layer_map.resize(self.layout.layer_map, facts.blocks, remove)
+
+    def text(self, name: str, tokens: float | None, request: gr.Request) -> str:
+        """Say what a calibration text is, unless it may not be read here."""
+        text = str(name or "").strip()
+        try:
+            self.live.allow(Experiment(text=text), request.session_hash)
+        except GhostedError as error:
+            return controls.quiet(str(error))
+        return controls.quiet(pickers.text_line(text, int(tokens or DEFAULT.tokens)))
 
     def upload(self, path: str, request: gr.Request) -> gr.Dropdown:
         """Offer an uploaded text by its file name and choose it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from analysis import precomputed
+from analysis import pickers, precomputed
 from analysis.link import experiment_of
 from analysis.live import Live
 from analysis.panels import bus, controls, layer_map, share, status
@@ -80,7 +80,10 @@ class Opening:
         except GhostedError:  # half-typed: Run says what is wrong with it
             return gr.skip()
         marks = self._marks(self.live.sessions.of(visitor).shown, experiment)
-        return share.follow(self.layout.share, experiment) | ({} if self.live.runner.running(visitor) else {self.layout.bus: marks})
+        shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}
+        if not self.live.runner.running(visitor):
+            shown[self.layout.bus] = marks
+        return share.follow(self.layout.share, experiment) | shown
 
     @staticmethod
     def _marks(record: Record | None, experiment: Experiment, resume: bool = False) -> str:
@@ -92,6 +95,7 @@ class Opening:
         named = dict(zip(FIELDS, self.layout.inputs(), strict=True))
         shown = {named[name]: value for name, value in values_of(experiment).items()}
         shown[self.layout.controls.count] = gr.Number(experiment.count, visible=experiment.criterion != "manual")
+        shown[self.layout.controls.facts] = controls.quiet(pickers.catalogue_line(experiment.model))
         same = record is not None and record.run.experiment.model == experiment.model
         removed = RemovedBlocks.parse(experiment.remove)
         if experiment.criterion != "manual" and record is not None:

@@ -39,13 +39,13 @@ def build_page(
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         layout = _place()
         live = Live(layout, run_function or library.run, describe or library.describe, local_paths)
-        _fill(layout, live)
         _wire_run(page, layout, live)
         _wire_forms(layout, Forms(live))
         _wire_opening(page, layout, Opening(live), live)
         for name, panel in layout.panels.items():
             if hasattr(panels.module(name), "wire"):
                 panels.module(name).wire(panel, live)
+    _fill(layout, live)
     page.queue(max_size=64, default_concurrency_limit=40)
     return page
 
@@ -125,15 +125,19 @@ def _wire_forms(layout: Layout, forms: Forms) -> None:
     blocks.remove.change(forms.from_text, [blocks.remove, blocks.map],
                          [blocks.map, blocks.first, blocks.last, blocks.problem, side.criterion],
                          js=layer_map.BY_A_PERSON, **LATEST)
-    side.model.change(forms.describe, [side.model, blocks.remove], [side.facts, blocks.map, *written], **LATEST)
+    # A person's choice only: a link that names a model of the Hub must not fetch anything.
+    side.model.input(forms.describe, [side.model, side.tokens, blocks.remove], [side.facts, blocks.map, *written],
+                     **LATEST)
+    gr.on([side.text.change, side.tokens.change], forms.text, [side.text, side.tokens], [side.about], **LATEST)
     side.upload.upload(forms.upload, [side.upload], [side.text], **PRIVATE)
     side.criterion.change(forms.criterion, [side.criterion], [side.count], **PRIVATE)
 
 
 def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live) -> None:
     inputs, side = layout.inputs(), layout.controls
-    everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop]))
+    everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop,
+                                     side.facts]))
     page.load(opening.open, None, everything, **PRIVATE)
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
-    gr.on([each.change for each in inputs], opening.changed, inputs, [*share.followers(layout.share), layout.bus],
-          **LATEST)
+    followers = [*share.followers(layout.share), layout.bus, side.plan]
+    gr.on([each.change for each in inputs], opening.changed, inputs, followers, **LATEST)

@@ -109,6 +109,21 @@ def fastest_dtype() -> str:
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
     if where != "cpu":
         return "float32"
+    return _measured()["fastest"]
+
+
+def operations_per_second(dtype: str) -> float | None:
+    """Return how many floating-point operations a matrix product does per second here; ``None`` off the CPU."""
+    if device() != "cpu":
+        return None
+    tokens, width, hidden = _SHAPE
+    return 2 * tokens * width * hidden / _measured()[dtype]
+
+
+@once
+def _measured() -> dict[str, Any]:
+    import torch
+
     key = cache.key_of({"cpu": cpu_name(), "cores": cores(), "torch": torch.__version__, "shape": _SHAPE})
     entry = cache.get("machine", key)
     if entry is None:
@@ -117,7 +132,7 @@ def fastest_dtype() -> str:
             if entry is None:
                 measured = measure_dtypes()
                 entry = cache.put("machine", key, lambda f: (f / "dtype.json").write_text(json.dumps(measured)))
-    return json.loads((entry / "dtype.json").read_text())["fastest"]
+    return json.loads((entry / "dtype.json").read_text())
 
 
 def measure_dtypes(shape: tuple[int, int, int] = _SHAPE, repeats: int = _REPEATS) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from ghosted import cache, machine
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path))
-    machine.fastest_dtype.cache_clear()
+    for kept in (machine.fastest_dtype, machine._measured):
+        kept.cache_clear()
     yield tmp_path
-    machine.fastest_dtype.cache_clear()
+    for kept in (machine.fastest_dtype, machine._measured):
+        kept.cache_clear()
 
 
 def test_available_memory_is_bounded_by_the_machine():

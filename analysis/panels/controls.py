@@ -8,9 +8,8 @@ from typing import Any
 
 import gradio as gr
 
-from analysis import library
+from analysis import library, pickers
 from analysis.names import choices
-from analysis.numbers import count
 from analysis.settings import DEFAULT
 from ghosted.experiment import DTYPES, FITS
 
@@ -21,9 +20,11 @@ class Controls:
 
     run: gr.Button
     stop: gr.Button
+    plan: gr.HTML
     model: gr.Dropdown
     facts: gr.HTML
     text: gr.Dropdown
+    about: gr.HTML
     upload: gr.UploadButton
     tokens: gr.Number
     window: gr.Number
@@ -53,15 +54,13 @@ def build() -> Controls:
     with gr.Row(elem_classes="gl-buttons"):
         run = gr.Button("Run", variant="primary", elem_id="gl-run", min_width=120)
         stop = gr.Button("Stop", interactive=False, elem_id="gl-stop", min_width=80)
-    return Controls(run, stop, **_model_and_text(), **_blocks_and_repairs(), **_prompt(), **_more())
+    plan = gr.HTML(quiet(pickers.run_line(DEFAULT)), elem_id="gl-plan")
+    return Controls(run, stop, plan, **_model_and_text(), **_blocks_and_repairs(), **_prompt(), **_more())
 
 
-def facts_line(facts: Any) -> str:
-    """Return what is known of a model before it is fetched, as one quiet line."""
-    said = [f"{facts.blocks} blocks", f"width {facts.width}", f"{count(facts.parameters)} parameters"]
-    if facts.download_bytes and not facts.cached:
-        said.append(f"{facts.download_bytes / 1e6:,.0f} MB to fetch")
-    return f"<p class='gl-note'>{escape(', '.join(said))}</p>"
+def quiet(said: str) -> str:
+    """Return a quiet line of text; nothing where there is nothing to say."""
+    return f"<p class='gl-note'>{escape(said)}</p>" if said else ""
 
 
 def buttons(panel: Controls, running: bool) -> dict[Any, Any]:
@@ -74,16 +73,18 @@ def _model_and_text() -> dict[str, gr.Component]:
         library.model_choices(), value=DEFAULT.model, label="Model", allow_custom_value=True, filterable=True,
         elem_id="gl-model", info="From the list, or owner/name of the Hub, a folder, a .gguf file",
     )
-    facts = gr.HTML(elem_id="gl-facts")
+    facts = gr.HTML(quiet(pickers.catalogue_line(DEFAULT.model)), elem_id="gl-facts")
     text = gr.Dropdown(
         library.text_choices(), value=DEFAULT.text, label="Calibration text", allow_custom_value=True,
         elem_id="gl-text", info="From the list, or the path of a .txt or .jsonl file",
     )
+    about = gr.HTML(quiet(pickers.text_line(DEFAULT.text, DEFAULT.tokens)), elem_id="gl-about")
     upload = gr.UploadButton("Upload a text", file_types=[".txt", ".jsonl"], size="sm", elem_id="gl-upload")
     with gr.Row():
         tokens = _whole("tokens", "Tokens")
         window = _whole("window", "Window")
-    return {"model": model, "facts": facts, "text": text, "upload": upload, "tokens": tokens, "window": window}
+    return {"model": model, "facts": facts, "text": text, "about": about, "upload": upload, "tokens": tokens,
+            "window": window}
 
 
 def _blocks_and_repairs() -> dict[str, gr.Component]:

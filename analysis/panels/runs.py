@@ -78,7 +78,7 @@ def _row(number: int, session: Session, base: tuple[str, float, float] | None) -
     removed = str(run.removed).replace("-", "–").replace(",", ", ") or "nothing"
     by = "" if run.choice is None else f" by {label_in('ghosted.criteria', run.choice.criterion)}"
     cells = [
-        run.model_label, _text_name(run.experiment.text), removed + by, method_label(best[0]) if best else MISSING,
+        _file_name(run.experiment.model), _file_name(run.experiment.text), removed + by, method_label(best[0]) if best else MISSING,
         three(best[1] if best else None), three(best[2] if best else None), "pinned" if pinned else sign,
     ]
     shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
@@ -102,5 +102,6 @@ def _least(record: Record) -> tuple[str, float, float] | None:
     return min(scored, key=lambda each: each[2], default=None)
 
 
-def _text_name(text: str) -> str:
-    return Path(text).name if "/" in text or "\\" in text else text
+def _file_name(text: str) -> str:
+    """A path by its last part, so that no folder of the server is shown; anything else as it is."""
+    return Path(text).name if text.startswith((".", "~", "/", "\\")) else text
