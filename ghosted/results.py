@@ -171,6 +171,67 @@ class Residual:
     quantiles: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class MethodProfile:
+    """Where one method's error lies, relative to plain pruning's; NaN where Δ is 0 there.
+
+    Attributes:
+        tokens: ``(T,)`` ‖x̂ − x_post‖/‖Δ‖ of each of the first held-out tokens.
+        channels: ``(C,)`` √Σ(x̂ − x_post)² / √ΣΔ² of each channel, over all held-out tokens.
+        positions: ``(P,)`` median of the per-token ratio over all held-out tokens at these positions.
+    """
+
+    tokens: np.ndarray
+    channels: np.ndarray
+    positions: np.ndarray
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """What an operator leaves on held-out tokens when it is fitted on only so many calibration tokens.
+
+    Attributes:
+        tokens: calibration tokens of the fit: the first so many.
+        held_out: relative error, Frobenius norm.
+        median: median over held-out tokens of the per-token ratio.
+    """
+
+    tokens: int
+    held_out: float
+    median: float
+
+
+@dataclass(frozen=True, eq=False)
+class BoundaryProfile:
+    """Where the error at one gap's boundary lies, on held-out text (:mod:`ghosted.scores.profile`).
+
+    With several gaps it is the first one's, whose states before it are the unpruned model's for every method.
+
+    Attributes:
+        gap: its name.
+        window: positions per held-out window.
+        windows: how many held-out windows were read.
+        pieces: the text of each of the first T held-out tokens; joined they give the text.
+        norms: ``(T,)`` ‖x_post‖ of the same tokens.
+        change: ``(C,)`` root mean square of Δ in each channel.
+        starts: ``(P,)`` first position of each bin of positions; the first position is a bin of its own.
+        methods: by name.
+        sizes: by method, error against calibration size, smallest first.
+        no_sizes: why there are none, one sentence.
+    """
+
+    gap: str
+    window: int
+    windows: int
+    pieces: tuple[str, ...]
+    norms: np.ndarray
+    change: np.ndarray
+    starts: np.ndarray
+    methods: dict[str, MethodProfile]
+    sizes: dict[str, tuple[SizePoint, ...]] = field(default_factory=dict)
+    no_sizes: str = ""
+
+
 @dataclass(frozen=True)
 class Downstream:
     """One surviving state after the gap against the original's: relative error and mean cosine per token."""
@@ -348,6 +409,7 @@ class Run:
         similarity: of all pairs of states.
         dense_perplexity: of the original, by text name.
         methods: one entry per method, in the order asked for.
+        profile: where the error at the (first) boundary lies.
         decompositions: of the operators that are linear in x and not plain pruning, by method (first gap).
         protocols: of each evaluation text, by text name.
         self_check: whether removing nothing changed no logit by a single bit.
@@ -366,6 +428,7 @@ class Run:
     similarity: Similarity | None = None
     dense_perplexity: dict[str, float] = field(default_factory=dict)
     methods: list[MethodResult] = field(default_factory=list)
+    profile: BoundaryProfile | None = None
     decompositions: dict[str, Decomposition] = field(default_factory=dict)
     protocols: dict[str, Protocol] = field(default_factory=dict)
     self_check: bool | None = None

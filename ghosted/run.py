@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ghosted.models import ModelFacts
     from ghosted.operators import Fitted
     from ghosted.pruned import Repair
+    from ghosted.scores.profile import Profiler
     from ghosted.texts import Slices, Windows
 
 TOKENS_PER_CHANNEL = 4  # below this many calibration tokens per channel the fit follows noise
@@ -202,6 +203,7 @@ class _Pipeline:
 
     def _boundary(self, calibration: Calibration) -> Steps[None]:
         from ghosted.scores.chained import chained_residuals
+        from ghosted.scores.profile import Profiler
         from ghosted.scores.residual import boundary_residuals
 
         run, gaps = self.run, self.run.removed.gaps
@@ -209,9 +211,15 @@ class _Pipeline:
             for number, gap in enumerate(gaps):
                 fitted = {name: fits[number] for name, fits in self.fitted.items()}
                 statistics = calibration.gaps[gap_name(gap)]
-                residuals = yield from boundary_residuals(calibration, gap, fitted, statistics, self.cancel)
-                for name, residual in residuals.items():
-                    run.method(name).gaps[gap_name(gap)] = run.method(name).residual = residual
+                profiler = None if number else Profiler(calibration, gap)
+                less = {} if number else (yield from self._fits_on_less(profiler))
+                residuals = yield from boundary_residuals(
+                    calibration, gap, fitted | less, statistics, self.cancel, profiler
+                )
+                if profiler is not None:
+                    run.profile = profiler.result(residuals)
+                for name in fitted:
+                    run.method(name).gaps[gap_name(gap)] = run.method(name).residual = residuals[name]
             if len(gaps) > 1:
                 repairs = {name: self._repairs(name) for name in self.fitted}
                 chained = yield from chained_residuals(calibration, run.removed, repairs, self.cancel)
@@ -225,6 +233,16 @@ class _Pipeline:
                     f"The held-out error of {result.method} is {held_out:.3g}, above 1: on text it has not seen it is "
                     "worse than no repair."
                 )
+
+    def _fits_on_less(self, profiler: Profiler) -> Steps[dict[str, Fitted]]:
+        from ghosted.scores.profile import SIZED
+
+        if SIZED not in self.fitted:
+            profiler.no_sizes = f"Choose the method {SIZED} to see its error against the amount of calibration text."
+            return {}
+        result = self.run.method(SIZED)
+        ridge = self.experiment.ridge if result.ridge is None else result.ridge
+        return (yield from profiler.fits_on_less(ridge, whole=result.distill is not None, cancel=self.cancel))
 
     def _decompose(self) -> Steps[None]:
         from ghosted.decomposition import decompose

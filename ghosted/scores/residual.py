@@ -24,6 +24,8 @@ from ghosted.solve import residual_norm
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ghosted.scores.profile import Profiler
+
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
@@ -38,7 +40,7 @@ def calibration_error(fitted: Fitted, statistics: GapStatistics) -> float | None
 
 def boundary_residuals(
     calibration: Calibration, gap: range, fitted: Mapping[str, Fitted], statistics: GapStatistics,
-    cancel: CancelFlag | None = None,
+    cancel: CancelFlag | None = None, profiler: Profiler | None = None,
 ) -> Steps[dict[str, Residual]]:
     """Measure the residual of several repairs of one gap, on calibration and on held-out tokens.
 
@@ -48,6 +50,7 @@ def boundary_residuals(
         fitted: repairs by method name.
         statistics: the gap's statistics on calibration tokens.
         cancel: checked between batches.
+        profiler: is handed every squared error, to say where it lies.
 
     Returns:
         A :class:`~ghosted.results.Residual` by method name.
@@ -59,13 +62,19 @@ def boundary_residuals(
     for boundary in calibration.boundaries("held_out", gap, branch):
         pre, post = boundary.pre.float().flatten(0, 1), boundary.post.float().flatten(0, 1)
         delta = post - pre
-        yardstick = delta.double().square().sum(-1)
+        plain = delta.double().square()
+        yardstick = plain.sum(-1)
+        if profiler is not None:
+            profiler.start(boundary.post, plain)
         for name, repair in fitted.items():
-            error = yardstick
+            squared, error = plain, yardstick
             if repair.M is not None:
                 source = boundary.features(repair.feature, statistics.eps).flatten(0, 1)
-                error = (source @ M[name] - delta).double().square().sum(-1)
+                squared = (source @ M[name] - delta).double().square()
+                error = squared.sum(-1)
             ratios[name].add(error, yardstick)
+            if profiler is not None:
+                profiler.add(name, squared, error)
         yield stage.step(len(boundary.pre))
     return {name: ratios[name].residual(calibration_error(f, statistics)) for name, f in fitted.items()}
 
