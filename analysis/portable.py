@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from analysis.settings import DEFAULT
@@ -45,6 +45,18 @@ def shareable(experiment: Experiment, uploads: Mapping[str, str] | None = None) 
         text=text(experiment.text), held_out=experiment.held_out and text(experiment.held_out),
         evaluate=tuple(map(text, experiment.evaluate)),
         remove=experiment.remove if experiment.criterion == "manual" else "",
+    )
+
+
+def without_folders(experiment: Experiment) -> Experiment:
+    """Return the experiment with each file and folder by its own name alone, as its owner has it somewhere else."""
+    def text(name: str) -> str:
+        return name if name in SOURCES or is_hash(name) else PurePath(name).name
+
+    return dataclasses.replace(
+        experiment, text=text(experiment.text), held_out=experiment.held_out and text(experiment.held_out),
+        evaluate=tuple(map(text, experiment.evaluate)),
+        model=PurePath(experiment.model).name if is_local_model(experiment.model) else experiment.model,
     )
 
 
