@@ -1,4 +1,174 @@
-"""stub"""
-def build(): return None
-def followers(panel): return []
-def follow(panel, experiment): return {}
+"""How is this view passed on? Copy its link, show its code, export it to a file, import one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from analysis import code
+from analysis.export import csv, report
+from analysis.export import json as as_json
+from analysis.link import Flags, address_of, query_of
+from analysis.record import Record
+from analysis.settings import DEFAULT
+from ghosted.experiment import Experiment
+
+ASSETS = Path(__file__).parents[2] / "assets"
+FORMATS = {"csv": csv, "json": as_json, "report": report}
+"""What can be exported, by name; each module has ``write`` and ``SUFFIX``."""
+LONGEST = 6_000
+"""Letters of a query that every server on the way passes on; a longer prompt stays out of the address."""
+READING = (
+    "The address bar holds all settings: whoever opens the link sees the same controls, and nothing is computed before "
+    "they press Run. Exports hold the run that is shown, with its protocol, and no path of this machine."
+)
+INVITATION = "Press Run: there is nothing to export yet."
+FETCH = (
+    "(file) => { if (!file?.url) return; const a = document.createElement('a'); a.href = file.url; "
+    "a.download = file.orig_name || ''; document.body.append(a); a.click(); a.remove(); }"
+)
+"""Downloads what was just written."""
+PRIVATE = {"api_visibility": "private", "show_progress": "hidden"}
+
+
+@dataclass(frozen=True)
+class SharePanel:
+    """The panel's components."""
+
+    link: gr.HTML
+    csv: gr.Button
+    json: gr.Button
+    report: gr.Button
+    file: gr.DownloadButton
+    upload: gr.UploadButton
+    shown: gr.HTML
+    command: gr.Code
+    python: gr.Code
+
+
+def build() -> SharePanel:
+    """Place the panel."""
+    with gr.Column(elem_classes="gl-panel", elem_id="gl-panel-share"):
+        gr.HTML(f"<h2 class='gl-h'>Keep it, pass it on</h2><p class='gl-read'>{READING}</p>")
+        with gr.Row(elem_classes="gl-share"):
+            link = _link()
+            buttons = [_button(f"Export {said}", name)
+                       for name, said in (("csv", "tables (CSV)"), ("json", "JSON"), ("report", "report (HTML)"))]
+            upload = gr.UploadButton("Import JSON", file_types=[".json"], size="sm", elem_id="gl-import", min_width=110,
+                                     scale=0)
+        shown = gr.HTML(_note(INVITATION), elem_id="gl-shown")
+        with gr.Accordion("Show code", open=False, elem_id="gl-code"):
+            command = gr.Code(code.command_line(DEFAULT), language="shell", label="Command line", interactive=False,
+                              elem_id="gl-code-command", buttons=["copy"], wrap_lines=True)
+            python = gr.Code(code.python_code(DEFAULT), language="python", label="Python", interactive=False,
+                             elem_id="gl-code-python", buttons=["copy"], wrap_lines=True)
+        file = gr.DownloadButton(visible=False)
+    return SharePanel(link, *buttons, file, upload, shown, command, python)
+
+
+def wire(panel: SharePanel, sharing: Any, everything: list[gr.Component]) -> None:
+    """Wire the panel's own events.
+
+    Args:
+        panel: the panel.
+        sharing: the handlers (:class:`analysis.sharing.Sharing`).
+        everything: what an imported file may change.
+    """
+    for name in FORMATS:
+        made = getattr(panel, name).click(sharing.exporting(name), None, [panel.file, panel.shown], **PRIVATE)
+        made.then(None, [panel.file], None, js=FETCH, **PRIVATE)
+    panel.upload.upload(sharing.imported, [panel.upload], [*everything, panel.shown], **PRIVATE)
+
+
+def followers(panel: SharePanel) -> list[gr.Component]:
+    """Return the components that follow the settings."""
+    return [panel.link, panel.command, panel.python]
+
+
+def follow(
+    panel: SharePanel, experiment: Experiment, uploads: Mapping[str, str] | None = None
+) -> dict[Any, Any]:
+    """Write the link and the code of an experiment.
+
+    Args:
+        panel: the panel.
+        experiment: what the controls say.
+        uploads: this visitor's texts, sha256 of the content to path.
+    """
+    return {panel.link: link_value(experiment, uploads=uploads)} | code_of(panel, experiment, (uploads or {}).values())
+
+
+def link_value(
+    experiment: Experiment | None, flags: Flags | None = None, uploads: Mapping[str, str] | None = None
+) -> str:
+    """Return what the script writes into the address bar, as JSON.
+
+    Args:
+        experiment: what the controls say; ``None`` leaves the address as it is.
+        flags: what the link says about the page; by default what the address says already is kept.
+        uploads: this visitor's texts, sha256 of the content to path.
+    """
+    query, cut = None, False
+    if experiment is not None:
+        query = query_of(experiment, uploads)
+        if cut := len(query) > LONGEST:
+            query = query_of(dataclasses.replace(experiment, prompt=DEFAULT.prompt), uploads)
+        query = "&".join(filter(None, (query, flags.query() if flags else "")))
+    return json.dumps({"query": query, "cut": cut, "address": address_of("") if os.environ.get("SPACE_HOST") else ""})
+
+
+def code_of(panel: SharePanel, experiment: Experiment, uploads: Collection[str] = ()) -> dict[Any, Any]:
+    """Return the code of an experiment.
+
+    Args:
+        panel: the panel.
+        experiment: what the controls say.
+        uploads: paths of this visitor's uploads.
+    """
+    return {panel.command: code.command_line(experiment, uploads), panel.python: code.python_code(experiment, uploads)}
+
+
+def shows(panel: SharePanel) -> list[gr.Component]:
+    """Return the components that follow the run that is shown."""
+    return [panel.shown, *(getattr(panel, name) for name in FORMATS)]
+
+
+def show(panel: SharePanel, record: Record) -> dict[Any, Any]:
+    """Say which run the exports hold, and let them be pressed."""
+    run = record.run
+    if not run.model_label:
+        return {panel.shown: _note(INVITATION)}
+    said = f"Exports hold the run shown: {run.model_label}, {run.removed.describe(run.blocks)} ({record.source})."
+    shown: dict[Any, Any] = {panel.shown: _note(said, blocks=str(run.removed))}
+    return shown | {getattr(panel, name): gr.Button(interactive=True) for name in FORMATS}
+
+
+def problem(said: str) -> str:
+    """Return a sentence on what could not be exported or imported."""
+    return f"<p class='gl-problem' role='alert'>{escape(said)}</p>"
+
+
+def _note(said: str, blocks: str = "") -> str:
+    return f"<p class='gl-note' data-blocks='{escape(blocks)}'>{escape(said)}</p>"
+
+
+def _button(said: str, name: str) -> gr.Button:
+    return gr.Button(said, size="sm", interactive=False, elem_id=f"gl-export-{name}", min_width=110, scale=0)
+
+
+def _link() -> gr.HTML:
+    template = (
+        "<div class='gl-link'><button type='button' class='gl-copy'>Copy link</button>"
+        "<span class='gl-copied' role='status'></span>"
+        "<input class='gl-link-text' type='text' readonly hidden aria-label='Link to this view'></div>"
+    )
+    return gr.HTML(link_value(None), html_template=template, js_on_load=(ASSETS / "share.js").read_text("utf-8"),
+                   elem_id="gl-link", apply_default_css=False)

@@ -1,0 +1,70 @@
+"""The page's handlers for what leaves it as a file and comes back as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+from gradio.processing_utils import save_bytes_to_cache
+
+from analysis.export import settings_file
+from analysis.export.pictures import pictures_of
+from analysis.live import Live
+from analysis.opening import Opening
+from analysis.panels import share, status
+from analysis.panels.runs import listed
+from analysis.portable import hashes
+from analysis.record import Record
+from analysis.session import Session
+from ghosted.errors import GhostedError
+
+
+class Sharing:
+    """The handlers, bound to the page's live part and to its opening."""
+
+    def __init__(self, live: Live, opening: Opening) -> None:
+        self.live, self.opening, self.panel = live, opening, live.layout.share
+
+    def exporting(self, name: str) -> Callable[[gr.Request], dict[Any, Any]]:
+        """Return the handler that writes what this visitor sees in one format, into gradio's own cache."""
+
+        def export(request: gr.Request) -> dict[Any, Any]:
+            record = self.live.record(request)
+            if record is None:
+                return {self.panel.file: None, self.panel.shown: share.problem(share.INVITATION)}
+            form = share.FORMATS[name]
+            pictures = pictures_of(self.live.show(record, Session()))
+            data = form.write(record, pictures, self._texts(request))
+            path = save_bytes_to_cache(data, file_name(record) + form.SUFFIX, self.panel.file.GRADIO_CACHE)
+            return {self.panel.file: path} | share.show(self.panel, record)
+
+        return export
+
+    def imported(self, path: str, request: gr.Request) -> dict[Any, Any]:
+        """Show an imported run with its settings, or set the controls to imported settings; nothing is computed."""
+        session = self.live.sessions.of(request.session_hash)
+        try:
+            found = settings_file.read(path, self._texts(request))
+            self.live.allow(found.experiment, request.session_hash)
+        except GhostedError as error:
+            return {self.panel.shown: share.problem(str(error))}
+        if found.record is not None:
+            session.keep(found.record)
+            shown = self.opening.reopen(found.record, request) | listed(self.live.layout.runs, session)
+        else:
+            said = "The settings were imported; press Run to compute their numbers."
+            shown = self.opening.settings(found.experiment, session.shown)
+            shown[self.live.layout.status.line] = status.line(said)
+        return shown | ({self.panel.shown: share.problem(" ".join(found.notices))} if found.notices else {})
+
+    def _texts(self, request: gr.Request) -> dict[str, str]:
+        return hashes(self.live.sessions.of(request.session_hash).uploads)
+
+
+def file_name(record: Record) -> str:
+    """Return what an export is called: the model and the removed blocks."""
+    blocks = str(record.run.removed).replace(",", "_") or "nothing"
+    model = record.run.model_label.partition(" (")[0] or "run"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"ghosted-{model}-{blocks}").strip("-")[:120]
