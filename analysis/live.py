@@ -12,7 +12,7 @@ import gradio as gr
 
 from analysis import library, panels
 from analysis.finished import Finished
-from analysis.panels import bus, controls, generations, status
+from analysis.panels import bus, controls, generations, share, status
 from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
 from analysis.session import Session, Sessions
@@ -115,6 +115,7 @@ class Live:
             session.shown = self.finished.get(job.experiment) or Record.of(ended.run)
             session.keep(session.shown)
             shown |= panels.module("runs").listed(self.layout.runs, session)
+            shown |= share.show(self.layout.share, session.shown)
         return shown
 
     def stop(self, request: gr.Request) -> str | dict[str, Any]:

@@ -11,6 +11,7 @@ from analysis.link import experiment_of
 from analysis.live import Live
 from analysis.panels import bus, controls, layer_map, share, status
 from analysis.panels.runs import asked, listed
+from analysis.portable import hashes
 from analysis.record import Record
 from analysis.settings import DEFAULT, FIELDS, values_of
 from analysis.stale import stale_panels
@@ -28,7 +29,7 @@ class Opening:
     def open(self, request: gr.Request) -> dict[Any, Any]:
         """Fill the controls from the link, and show what is at hand: nothing is fetched or computed."""
         visitor, layout = request.session_hash, self.layout
-        experiment, notices = experiment_of(dict(request.query_params))
+        experiment, notices = experiment_of(dict(request.query_params), self._texts(visitor))
         try:
             self.live.allow(experiment, visitor)
         except GhostedError as refused:
@@ -37,7 +38,8 @@ class Opening:
         record = found or precomputed.record()
         session = self.live.sessions.of(visitor)
         session.shown = record
-        shown = self.live.show(record, session) if record is not None else {}
+        shown = self.live.show(record, session) | share.show(layout.share, record) if record is not None else {}
+        shown |= share.follow(layout.share, experiment)
         if experiment != DEFAULT or record is None:
             shown |= self.settings(experiment, record)
         if found is not None:
@@ -55,7 +57,8 @@ class Opening:
         session = self.live.sessions.of(request.session_hash)
         session.shown = record
         said = {self.layout.status.line: status.finished(record.run), self.layout.bus: bus.value({}, record.source)}
-        return self.live.show(record, session) | self.settings(record.run.experiment, record) | said
+        shown = self.live.show(record, session) | share.show(self.layout.share, record)
+        return shown | self.settings(record.run.experiment, record) | said
 
     def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
         """Do what a button of the list of runs asks for: open, pin or delete."""
@@ -83,7 +86,10 @@ class Opening:
         shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}
         if not self.live.runner.running(visitor):
             shown[self.layout.bus] = marks
-        return share.follow(self.layout.share, experiment) | shown
+        return share.follow(self.layout.share, experiment, self._texts(visitor)) | shown
+
+    def _texts(self, visitor: str) -> dict[str, str]:
+        return hashes(self.live.sessions.of(visitor).uploads)
 
     @staticmethod
     def _marks(record: Record | None, experiment: Experiment, resume: bool = False) -> str:

@@ -15,6 +15,7 @@ from analysis.opening import Opening
 from analysis.panels import bus, controls, layer_map, share, status
 from analysis.runner import RunFunction
 from analysis.session import Session
+from analysis.sharing import Sharing
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
@@ -79,7 +80,8 @@ def _place() -> Layout:
             for name in panels.PANELS[len(panels.FIRST):]:
                 with _frame(name):
                     placed[name] = panels.module(name).build()
-    return Layout(side, line, share.build(), bus.build(_source()), placed)
+            shared = share.build()
+    return Layout(side, line, shared, bus.build(_source()), placed)
 
 
 def _source() -> str:
@@ -110,7 +112,7 @@ def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> None:
         after = trigger
         for part in DRAWN:
             after = after(live.drawing(part), None, [*layout.outputs(part), layout.bus], **WATCHING).then
-        after(live.finish, None, [side.run, side.stop, layout.runs.table], **WATCHING)
+        after(live.finish, None, [side.run, side.stop, layout.runs.table, *share.shows(layout.share)], **WATCHING)
     side.stop.click(live.stop, None, [line], **PRIVATE)
     page.unload(live.leave)
 
@@ -136,8 +138,9 @@ def _wire_forms(layout: Layout, forms: Forms) -> None:
 def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live) -> None:
     inputs, side = layout.inputs(), layout.controls
     everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop,
-                                     side.facts]))
+                                     side.facts, *share.followers(layout.share), *share.shows(layout.share)]))
     page.load(opening.open, None, everything, **PRIVATE)
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
+    share.wire(layout.share, Sharing(live, opening), everything)
     followers = [*share.followers(layout.share), layout.bus, side.plan]
     gr.on([each.change for each in inputs], opening.changed, inputs, followers, **LATEST)

@@ -48,7 +48,8 @@ def facts(name: str) -> SimpleNamespace:
     if name == "missing":
         raise ModelError("There is no model 'missing'; pick one of the list or write owner/name.")
     return SimpleNamespace(blocks=12 if name == "small" else BLOCKS, width=WIDTH, parameters=134_515_008,
-                           download_bytes=None, cached=True, memory=lambda: 823_000_000, pass_seconds=lambda tokens: tokens / 2000)
+                           download_bytes=None, cached=True,
+                           memory=lambda: 823_000_000, pass_seconds=lambda tokens: tokens / 2000)
 
 
 def similarity(blocks: int = BLOCKS) -> Similarity:

@@ -248,12 +248,14 @@ def test_the_map_carries_the_cosine_to_four_digits():
 
 def test_another_model_resizes_the_map_and_drops_a_range_that_does_not_fit(page):
     panels = live(page).layout
-    small = forms(page).describe("small", "14-18")
+    small = forms(page).describe("small", 16384, "14-18")
     assert json.loads(small[panels.layer_map.map]) == {"blocks": 12, "gaps": [], "cosine": None}
-    assert "135 M parameters" in small[panels.controls.facts]
-    kept = forms(page).describe("small", "2-3")
+    facts_line = small[panels.controls.facts]
+    assert "135 M parameters; a run needs about 823 MB of the" in facts_line and "nothing to fetch" in facts_line
+    assert "one pass over 16,384 tokens takes about 8 s" in facts_line
+    kept = forms(page).describe("small", 16384, "2-3")
     assert json.loads(kept[panels.layer_map.map])["gaps"] == [[2, 3]]
-    missing = forms(page).describe("missing", "")
+    missing = forms(page).describe("missing", 16384, "")
     assert list(missing) == [panels.controls.facts] and "There is no model" in missing[panels.controls.facts]
 
 

@@ -12,7 +12,7 @@ from analysis.panels.runs import asked, runs_table
 from analysis.record import Record
 from analysis.session import Session
 from analysis.settings import DEFAULT, experiment_from, values_of
-from analysis.stale import pending_panels, stale_panels
+from analysis.stale import RESULTS, pending_panels, stale_panels
 from ghosted.errors import InputError
 from ghosted.plain import from_plain, to_plain
 from ghosted.progress import drain
@@ -81,7 +81,8 @@ def test_a_damaged_array_is_refused(array):
 
 @pytest.mark.parametrize(("change", "said"), [
     ({"format": "other"}, "no run of"), ({"version": 99}, "another version"), ({"portraits": []}, "damaged"),
-    ({"source": "elsewhere"}, "damaged"), ({"run": {"experiment": {"tokens": -4}}}, "tokens"), ({"run": None}, "damaged"),
+    ({"source": "elsewhere"}, "damaged"), ({"run": {"experiment": {"tokens": -4}}}, "tokens"),
+    ({"run": None}, "damaged"),
 ])
 def test_a_foreign_file_is_refused(record, change, said):
     with pytest.raises(InputError, match=said):
@@ -106,11 +107,10 @@ def test_settings_become_controls_and_come_back():
 
 @pytest.mark.parametrize(("change", "panels"), [
     ({}, set()), ({"model": "other/model"}, {"all"}), ({"text": "c4"}, {"all"}), ({"dtype": "float32"}, {"all"}),
-    ({"criterion": "cosine"}, {"boundary", "tokens", "decomposition", "generations", "scores"}),
-    ({"criterion": "manual", "count": 0, "remove": "3"}, {"boundary", "tokens", "decomposition", "generations", "scores"}),
+    ({"criterion": "cosine"}, set(RESULTS)), ({"criterion": "manual", "count": 0, "remove": "3"}, set(RESULTS)),
     ({"criterion": "manual", "remove": "10,14-16,22"}, set()),
     ({"prompt": "x"}, {"generations"}), ({"windows": 2}, {"scores"}), ({"methods": ("none",)}, set()),
-    ({"methods": ("none", "symmetric")}, {"boundary", "tokens", "decomposition", "generations", "scores"}),
+    ({"methods": ("none", "symmetric")}, set(RESULTS)),
 ])
 def test_panels_are_stale_for_what_was_changed(record, change, panels):
     assert set(stale_panels(record, dataclasses.replace(record.run.experiment, **change))) == panels
