@@ -79,7 +79,8 @@ def _row(number: int, session: Session, base: tuple[str, float, float] | None) -
     by = "" if run.choice is None else f" by {label_in('ghosted.criteria', run.choice.criterion)}"
     cells = [
         _file_name(run.experiment.model), _file_name(run.experiment.text), removed + by,
-        method_label(best[0]) if best else MISSING, three(best[1] if best else None), three(best[2] if best else None), "pinned" if pinned else sign,
+        method_label(best[0]) if best else MISSING, three(best[1] if best else None),
+        three(best[2] if best else None), "pinned" if pinned else sign,
     ]
     shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
     source = "" if record.source == "live" else f" <small>{escape(record.source)}</small>"
