@@ -77,7 +77,7 @@ def test_a_saved_portrait_is_small_and_draws_the_same_pictures():
         np.testing.assert_allclose(getattr(back, name), getattr(picture, name), rtol=1e-6)
     for draw in SPECTRA:
         before, after = (json.loads(draw(each).to_json()) for each in (picture, back))
-        assert before["layout"] == after["layout"]
+        assert before["layout"].get("annotations") == after["layout"].get("annotations")
         assert [len(trace["x"]) for trace in before["data"]] == [len(trace["x"]) for trace in after["data"]]
 
 
@@ -195,6 +195,17 @@ def test_linearpatch_stands_on_the_same_axes_and_never_turns(found):
     assert "no rotation" in alone.layout.annotations[0].text
 
 
+def test_far_outliers_do_not_squeeze_the_spectra_and_are_counted(found):
+    picture = portrait(found)
+    assert spectra.span(picture.symmetric)[0] < picture.symmetric.min()
+    far = dataclasses.replace(picture, symmetric=np.append(900.0, picture.symmetric))
+    assert spectra.span(far.symmetric)[1] < 10
+    figure = spectra.symmetric_line(far)
+    assert [note.text for note in figure.layout.annotations] == ["1 beyond the picture"]
+    assert not spectra.symmetric_line(picture).layout.annotations
+    assert spectra.span([1.0, 1.0]) == [0.9, 1.1]
+
+
 def test_the_curve_of_ranks_stands_below_the_singular_values_where_it_is_known(found):
     picture = portrait(found)
     singular, errors = spectra.singular_values(picture).data
@@ -227,5 +238,5 @@ def test_each_of_two_cosines_marks_the_run_it_would_choose():
         over = [values[start, start + 6] for start in starts]
         np.testing.assert_allclose(line.y, over, atol=1e-5)
         assert mark.x[0] == int(np.argmax(over))
-        assert mark.name == f"picks {mark.x[0]}–{mark.x[0] + 5}"
+        assert line.name.endswith(f" picks {mark.x[0]}–{mark.x[0] + 5}")
     assert figure.data[1].x != figure.data[3].x, "case 17: the sink owns the flattened one"

@@ -19,6 +19,7 @@ from analysis.palette import DIVERGING
 from ghosted.errors import InputError
 from ghosted.results import Decomposition, operator_key
 
+HEIGHT = 400
 SIDE = 96
 """Pixels along a side of the reduced pictures at most."""
 CROP = 128
@@ -212,7 +213,7 @@ def _heat(z: np.ndarray, limit: float, where: Region) -> go.Figure:
     (down, across) = steps = [-(-len(side) // n) for side, n in zip(sides, z.shape, strict=True)]
     y, x = (side.start + (step - 1) / 2 for side, step in zip(sides, steps, strict=True))  # the middle of a pixel
     about = "around channel" if max(steps) > 1 else "channel"
-    figure = blank(360, margin={"l": 44, "r": 8, "t": 8, "b": 90})
+    figure = blank(HEIGHT, margin={"l": 44, "r": 8, "t": 8, "b": 90})
     figure.add_heatmap(
         z=np.asarray(z, dtype=np.float32), x0=x, dx=across, y0=y, dy=down, zmin=-limit, zmax=limit,
         colorscale=list(DIVERGING), colorbar=COLOURBAR,

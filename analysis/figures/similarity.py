@@ -129,16 +129,17 @@ def two_cosines(similarity: Similarity, count: int) -> go.Figure:
     for flattened, name, colour, dash, symbol in ((False, "per token", VIOLET, "solid", "star"),
                                                   (True, "flattened", BLUE, "dashdot", "star-open")):
         values = np.diagonal(similarity.flattened if flattened else similarity.cosine, offset=count)
+        best = similarity.best_start(count, flattened)
+        picks = f"{name} picks {run_name(best, count)}"
         figure.add_scatter(
-            x=np.arange(len(values)), y=short(values, 6), mode="lines", name=name,
+            x=np.arange(len(values)), y=short(values, 6), mode="lines", name=picks,
             line={"color": colour, "width": 2, "dash": dash},
             hovertemplate=f"{name}, blocks %{{x}} to %{{x}} + {count - 1}<br>cosine %{{y:.4f}}<extra></extra>",
         )
-        best = similarity.best_start(count, flattened)
         figure.add_scatter(
-            x=[best], y=short([values[best]], 6), mode="markers", name=f"picks {run_name(best, count)}",
+            x=[best], y=short([values[best]], 6), mode="markers", showlegend=False,
             marker={"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}},
-            hovertemplate=f"{name} picks {run_name(best, count)}<br>cosine %{{y:.4f}}<extra></extra>",
+            hovertemplate=f"{picks}<br>cosine %{{y:.4f}}<extra></extra>",
         )
     figure.update_xaxes(title_text="first block of the run")
     figure.update_yaxes(title_text="cosine")

@@ -6,6 +6,8 @@ cannot turn a state at all.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -43,15 +45,18 @@ def eigenvalue_plane(picture: Portrait, patch: Portrait | None = None) -> go.Fig
             hovertemplate="LinearPatch %{x:.3g}, real<extra></extra>",
             marker={"color": BLUE, "size": 8, "symbol": "line-ns-open", "line": {"width": 1.2}},
         )
-    figure.update_xaxes(title_text="real part (stretch)")
-    figure.update_yaxes(title_text="imaginary part (turn)", scaleanchor="x")
+    others = patch.symmetric if patch is not None else np.zeros(0)
+    x, y = span(both.real, others, [1.0]), span(both.imag, [0.0])
+    _say_beyond(figure, int(np.sum(_beyond(both.real, x) | _beyond(both.imag, y))) + int(np.sum(_beyond(others, x))))
+    figure.update_xaxes(title_text="real part (stretch)", range=x)
+    figure.update_yaxes(title_text="imaginary part (turn)", range=y, scaleanchor="x")
     return figure
 
 
 def symmetric_line(picture: Portrait, patch: Portrait | None = None) -> go.Figure:
     """Draw how the eigenvalues of S spread over the line, with doing nothing at 1; LinearPatch's as an outline."""
-    values = [picture.symmetric] + ([patch.symmetric] if patch is not None else [])
-    edges = np.histogram_bin_edges(np.concatenate(values), bins=BINS)
+    values = np.concatenate([picture.symmetric, patch.symmetric if patch is not None else []])
+    edges = np.linspace(*span(values, [1.0]), min(BINS, 2 + int(2 * len(picture.symmetric) ** 0.5)))
     middles = (edges[:-1] + edges[1:]) / 2
     figure = blank(HEIGHT, bargap=0)
     figure.add_bar(
@@ -66,7 +71,8 @@ def symmetric_line(picture: Portrait, patch: Portrait | None = None) -> go.Figur
             hovertemplate="LinearPatch about %{x:.3g}<br>%{y:.3g} %<extra></extra>",
         )
     figure.add_vline(x=1, line={"color": LINE, "dash": "dash", "width": 1.5})
-    figure.update_xaxes(title_text="eigenvalue of S (stretch)")
+    _say_beyond(figure, int(_beyond(values, edges[[0, -1]].tolist()).sum()))
+    figure.update_xaxes(title_text="eigenvalue of S (stretch)", range=edges[[0, -1]].tolist())
     figure.update_yaxes(title_text="% of eigenvalues")
     return figure
 
@@ -107,7 +113,7 @@ def singular_values(picture: Portrait, patch: Portrait | None = None) -> go.Figu
             hovertemplate="direction %{x}<br>%{y:.3g}<extra>%{fullData.name}</extra>",
         )
     figure.update_xaxes(title_text="direction, or rank")
-    figure.update_yaxes(title_text="singular value", type="log", exponentformat="power", nticks=5)
+    figure.update_yaxes(title_text="singular value", type="log", dtick=1)
     if has_errors:
         figure.add_scatter(
             x=ranks(picture.width + 1).tolist(), y=short(picture.errors), mode="lines", yaxis="y2", showlegend=False,
@@ -124,6 +130,29 @@ def singular_values(picture: Portrait, patch: Portrait | None = None) -> go.Figu
 
 
 _SHARED = ("gridcolor", "linecolor", "zeroline", "zerolinecolor", "automargin")
+
+
+def span(*values: Any) -> list[float]:
+    """Return from where to where an axis shows these numbers: all but far outliers, which would squeeze the rest.
+
+    Far is beyond the middle 90 % by more than three quarters of what those span.
+    """
+    found = np.concatenate([np.asarray(each, dtype=float) for each in values])
+    low, high = np.quantile(found, [0.05, 0.95])
+    room = 0.75 * (high - low) or 0.1
+    low, high = max(low - room, found.min()), min(high + room, found.max())
+    edge = 0.05 * (high - low) or 0.1
+    return [float(low - edge), float(high + edge)]
+
+
+def _beyond(values: Any, limits: list[float]) -> np.ndarray:
+    return (np.asarray(values) < limits[0]) | (np.asarray(values) > limits[1])
+
+
+def _say_beyond(figure: go.Figure, count: int) -> None:
+    if count:
+        figure.add_annotation(x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="top", showarrow=False,
+                              text=f"{count} beyond the picture", font={"size": 11})
 
 
 def _percent(values: np.ndarray, edges: np.ndarray) -> np.ndarray:

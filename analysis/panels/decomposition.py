@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from analysis.figures import spectra
-from analysis.figures.operator import CROP, PARTS, Portrait, Region, operator_maps, pick, region
+from analysis.figures.operator import CROP, HEIGHT, PARTS, Portrait, Region, operator_maps, pick, region
 from analysis.matrices import MATRICES
 from analysis.names import method_label
 from analysis.numbers import percent, three
@@ -90,7 +90,7 @@ def build() -> DecompositionPanel:
     with gr.Row(elem_classes="gl-shared", equal_height=False):
         shared, held = (gr.HTML(elem_id=f"gl-{name}", min_width=300) for name in ("shares", "families"))
     with gr.Row(elem_classes="gl-quad"):
-        maps = {name: _captioned(f"operator-{name}", CAPTIONS[name], 360) for name in PARTS}
+        maps = {name: _captioned(f"operator-{name}", CAPTIONS[name], HEIGHT) for name in PARTS}
     said = gr.HTML(elem_id="gl-zoom-said")
     with gr.Row(elem_classes="gl-zoom", equal_height=False):
         channels = {label: gr.Number(label=label, precision=0, minimum=0, min_width=128) for label in CHANNELS}
