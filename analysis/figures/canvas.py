@@ -62,11 +62,10 @@ def short(values: Any, digits: int = 4) -> list[float]:
 
 
 def averaged(matrix: np.ndarray, most: int = 128) -> np.ndarray:
-    """Average a ``(C, C)`` matrix down to at most ``most`` × ``most`` by equal blocks (the last may be smaller)."""
-    step = -(-len(matrix) // most)
-    if step == 1:
+    """Average a matrix down to at most ``most`` × ``most`` by equal blocks (the last of a side may be smaller)."""
+    edges = [np.arange(0, side, -(-side // most)) for side in matrix.shape]
+    if all(len(edge) == side for edge, side in zip(edges, matrix.shape, strict=True)):
         return np.asarray(matrix, dtype=np.float32)
-    edges = np.arange(0, len(matrix), step)
-    sizes = np.diff(np.append(edges, len(matrix)))
-    summed = np.add.reduceat(np.add.reduceat(np.asarray(matrix, dtype=np.float64), edges, axis=0), edges, axis=1)
-    return (summed / np.outer(sizes, sizes)).astype(np.float32)
+    sizes = [np.diff(np.append(edge, side)) for edge, side in zip(edges, matrix.shape, strict=True)]
+    summed = np.add.reduceat(matrix, edges[0], axis=0, dtype=np.float64)
+    return (np.add.reduceat(summed, edges[1], axis=1) / np.outer(*sizes)).astype(np.float32)

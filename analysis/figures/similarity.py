@@ -1,4 +1,4 @@
-"""How alike are the states? The map of all pairs, and what each block changes."""
+"""How alike are the states, by which cosine, and whose norms are out of all proportion?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from analysis.figures.canvas import COLOURBAR, GRID, blank, short, square
-from analysis.palette import DIVERGING, GREY, VIOLET
+from analysis.palette import BLUE, DIVERGING, GREY, ORANGE, TEAL, VIOLET
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Similarity
 
@@ -69,6 +69,86 @@ def influence_curve(similarity: Similarity, removed: RemovedBlocks) -> go.Figure
     if _spans_decades(influence):
         figure.update_yaxes(type="log", dtick="D2")
     return figure
+
+
+def norm_curve(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
+    """Draw the mean norm of a few states by position in the window, with every sink marked.
+
+    A sink is a position whose norm is at least ten times the median of its state. It is marked on the line of the
+    largest norm over all states, which each of them reaches up to.
+    """
+    norms, positions = similarity.norms, np.arange(similarity.norms.shape[1])
+    figure = blank(420)
+    top, sinks = norms.max(axis=0), similarity.sinks()
+    for state, name, (colour, dash) in zip(*_states(similarity.blocks, removed), _LINES, strict=False):
+        figure.add_scatter(
+            x=positions, y=short(norms[state]), mode="lines", name=name,
+            line={"color": colour, "width": 1.5, "dash": dash},
+            hovertemplate=f"state {state}, position %{{x}}<br>norm %{{y:.3g}}<extra></extra>",
+        )
+    figure.add_scatter(
+        x=positions, y=short(top), mode="lines", name="largest of all states", line={"color": GREY, "width": 1.5},
+        customdata=norms.argmax(axis=0), hovertemplate="position %{x}<br>norm %{y:.3g}, state %{customdata}"
+        "<extra></extra>",
+    )
+    marked = np.flatnonzero(sinks.any(axis=0))
+    if len(marked):
+        times = (norms / np.maximum(np.median(norms, axis=1, keepdims=True), 1e-30))[:, marked].max(axis=0)
+        figure.add_scatter(
+            x=marked, y=short(top[marked]), mode="markers", name="sink: at least 10 × its state's median",
+            marker={"symbol": "diamond-open", "size": 11, "color": ORANGE, "line": {"width": 2}},
+            customdata=np.stack([sinks[:, marked].sum(axis=0), np.round(times, 1)], axis=1),
+            hovertemplate="sink at position %{x}<br>in %{customdata[0]} states, up to %{customdata[1]:,.4g} × their "
+            "median<extra></extra>",
+        )
+    figure.update_xaxes(title_text="position in the window", range=[-len(positions) / 50, len(positions)])
+    figure.update_yaxes(title_text="mean norm", type="log", dtick=1)
+    return figure
+
+
+_LINES = ((VIOLET, "solid"), (TEAL, "dash"))
+
+
+def _states(blocks: int, removed: RemovedBlocks) -> tuple[list[int], list[str]]:
+    """Return the states to draw and their names: both sides of the first gap, or the middle where there is none."""
+    if not removed.gaps:
+        return [blocks // 2], [f"state {blocks // 2}, the middle"]
+    gap = removed.gaps[0]
+    return [gap.start, gap.stop], [f"state {gap.start}, before the gap", f"state {gap.stop}, after it"]
+
+
+def two_cosines(similarity: Similarity, count: int) -> go.Figure:
+    """Draw both cosines between the two sides of a run of ``count`` blocks over where it starts, maxima marked.
+
+    Args:
+        similarity: ``cosine`` averages each token's own; ``flattened`` takes all tokens as one long vector, so that
+            tokens count by their norm.
+        count: of blocks, 1 to L.
+    """
+    figure = blank(420)
+    for flattened, name, colour, dash, symbol in ((False, "per token", VIOLET, "solid", "star"),
+                                                  (True, "flattened", BLUE, "dashdot", "star-open")):
+        values = np.diagonal(similarity.flattened if flattened else similarity.cosine, offset=count)
+        best = similarity.best_start(count, flattened)
+        picks = f"{name} picks {run_name(best, count)}"
+        figure.add_scatter(
+            x=np.arange(len(values)), y=short(values, 6), mode="lines", name=picks,
+            line={"color": colour, "width": 2, "dash": dash},
+            hovertemplate=f"{name}, blocks %{{x}} to %{{x}} + {count - 1}<br>cosine %{{y:.4f}}<extra></extra>",
+        )
+        figure.add_scatter(
+            x=[best], y=short([values[best]], 6), mode="markers", showlegend=False,
+            marker={"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}},
+            hovertemplate=f"{picks}<br>cosine %{{y:.4f}}<extra></extra>",
+        )
+    figure.update_xaxes(title_text="first block of the run")
+    figure.update_yaxes(title_text="cosine")
+    return figure
+
+
+def run_name(start: int, count: int) -> str:
+    """Return the name of a run of blocks for reading: ``12–16``, ``12``."""
+    return f"{start}–{start + count - 1}" if count > 1 else str(start)
 
 
 def _spans_decades(values: np.ndarray) -> bool:
