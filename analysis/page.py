@@ -47,7 +47,7 @@ def look_and_feel() -> dict[str, Any]:
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "Liberation Mono", "monospace")
     theme = gr.themes.Base(primary_hue="violet", neutral_hue="zinc", font=sans, font_mono=mono, radius_size="sm")
     return {
-        "theme": theme, "css_paths": [ASSETS / "app.css"], "footer_links": ["settings"], "run_history": False,
+        "theme": theme, "css_paths": sorted(ASSETS.glob("*.css")), "footer_links": ["settings"], "run_history": False,
         "enable_monitoring": False, "max_file_size": "50mb",
     }
 

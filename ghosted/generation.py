@@ -261,7 +261,8 @@ def _sentence(error: Exception, step: int) -> str:
     reason = (str(error).splitlines() or [""])[0][:200]
     if isinstance(error, GhostedError):
         return reason
-    return f"This model failed at new token {step + 1} ({type(error).__name__}{': ' * bool(reason)}{reason})."
+    what = f"{type(error).__name__}{': ' * bool(reason)}{reason}"
+    return f"This model failed after {step} new token{'s' * (step != 1)} ({what})."
 
 
 class _Reference:

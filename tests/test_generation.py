@@ -138,7 +138,7 @@ def test_a_failing_column_says_why_and_the_others_finish(at):
     found = write(models)
     broken = found.columns[1]
     assert len(broken.tokens) == at - 1
-    assert broken.error == f"This model failed at new token {at} (RuntimeError: out of luck)."
+    assert broken.error == f"This model failed after {at - 1} new tokens (RuntimeError: out of luck)."
     assert broken.to_json()["error"] == broken.error
     for column in found.columns:
         assert column.finished
