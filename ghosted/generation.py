@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ import torch
 from ghosted.errors import GhostedError, InputError, ModelError
 from ghosted.progress import CancelFlag, Steps
 from ghosted.prompts import encode_prompt
-from ghosted.results import Column
+from ghosted.results import Column, Top
 
 if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 KL_CHUNK = 16
 """New tokens between two teacher-forced passes of the original over the variants' own prefixes."""
 
+TOP = 5
+"""How many of the most likely tokens are kept at each position; of the other probabilities nothing is."""
+
 _CONTEXT_TOKENS = 8
+_PIECE_LETTERS = 24  # some vocabularies have tokens of a hundred spaces
 
 
 @dataclass
@@ -45,6 +50,7 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
     chat: bool = False,
+    added_parameters: Mapping[str, int] | None = None,
     cancel: CancelFlag | None = None,
 ) -> Steps[Generation]:
     """Continue ``prompt`` with every model in lock step.
@@ -62,6 +68,7 @@ def generate(
             and the step only, so all columns share it.
         seed: of that noise.
         chat: wrap the prompt in the chat template where there is one.
+        added_parameters: numbers that a model's repair adds beside its modules' own parameters, by column name.
         cancel: stops before the next model's token.
 
     Raises:
@@ -74,7 +81,11 @@ def generate(
         raise InputError(f"The temperature is 0 (greedy) or above, not {temperature:g}.")
     encoded = encode_prompt(tokenizer, prompt, chat=chat, limit=limit)
     ends = _end_ids(original, tokenizer)
-    writers = [_Writer(Column(name), model, tokenizer, encoded.ids, ends) for name, model in models.items()]
+    added = added_parameters or {}
+    writers = [
+        _Writer(Column(name, parameters=_count(model) + added.get(name, 0)), model, tokenizer, encoded.ids, ends)
+        for name, model in models.items()
+    ]
     columns, notices = [writer.column for writer in writers], list(encoded.notices)
     reference = _Reference(writers[0], writers[1:])
     for step in range(max_new_tokens):
@@ -111,6 +122,10 @@ def _end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> froz
     named = getattr(settings, "eos_token_id", None)
     return frozenset(i for i in (*(named if isinstance(named, list) else [named]), tokenizer.eos_token_id)
                      if i is not None)  # fmt: skip
+
+
+def _count(model: PreTrainedModel) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())  # tied ones come once
 
 
 def _new_cache(model: PreTrainedModel) -> DynamicCache:
@@ -153,6 +168,16 @@ def _divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> float:
     return max(0.0, float(terms.sum(dtype=torch.float64)))
 
 
+def _likeliest(log_p: torch.Tensor) -> list[tuple[list[int], list[float]]]:
+    """Return ids and probabilities of the most likely tokens of each row of ``(n, vocabulary)``; ties by id."""
+    values, ids = log_p.topk(min(TOP, log_p.shape[-1]), dim=-1)
+    rows = []
+    for row in zip(values.exp().tolist(), ids.tolist(), strict=True):
+        pairs = sorted(zip(*row, strict=True), key=lambda pair: (-pair[0], pair[1]))
+        rows.append(([i for _, i in pairs], [float(f"{p:.3g}") for p, _ in pairs]))
+    return rows
+
+
 class _Writer:
     """One column: its model, its cache, and the text so far."""
 
@@ -166,32 +191,51 @@ class _Writer:
     ) -> None:
         self.column, self.model = column, model
         self.log_p: torch.Tensor | None = None
+        self.best = -1
         self.cache: DynamicCache | None = None
         self._tokenizer, self._prompt, self._ends = tokenizer, prompt, ends
         # Decoded behind a bit of the prompt: sentencepiece drops the space of a text's first word.
         self._before = list(prompt[-_CONTEXT_TOKENS:])
         self._before_text = self._decode(self._before)
+        self._special = {i: str(token) for i, token in tokenizer.added_tokens_decoder.items() if token.special}
 
     def write(self, step: int, temperature: float, seed: int) -> None:
-        """Write one token, and leave its log-probabilities ``(vocabulary,)`` in ``log_p``; ``None`` if it failed."""
+        """Write one token; leave its log-probabilities ``(vocabulary,)`` in ``log_p``, the likeliest id in ``best``.
+
+        ``log_p`` is ``None`` if it failed.
+        """
         self.log_p = None
         try:
             if self.cache is None:
                 self.cache = _new_cache(self.model)
             fed = [self.column.tokens[-1]] if step else list(self._prompt)
+            start = time.perf_counter()
             log_p = _log_probabilities(self.model, fed, self.cache, keep=1)[0]
+            self.column.seconds += time.perf_counter() - start if step else 0.0
             token = _choose(log_p, temperature, seed, step)
+            (likeliest,) = _likeliest(log_p[None])
+            surprisal, top = max(0.0, -float(log_p[token])), self.spelled(step, *likeliest)
         except Exception as error:  # whatever a model raises concerns its own column only
             self.column.error = _sentence(error, step)
             self.column.finished = True
             return
-        self.log_p = log_p
+        self.log_p, self.best = log_p, likeliest[0][0]
+        self.column.top.append(top)
+        self.column.surprisal.append(surprisal)
         self.column.tokens.append(token)
         self.column.finished = token in self._ends
         self._show()
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def spelled(self, position: int, ids: list[int], probabilities: list[float]) -> Top:
+        """Return what each of ``ids`` would look like as new token number ``position`` of this column."""
+        context = (self._before + self.column.tokens[max(position - _CONTEXT_TOKENS, 0) : position])[-_CONTEXT_TOKENS:]
+        before = self._decode(context).rstrip("\N{REPLACEMENT CHARACTER}")
+        pieces = [self._special.get(i) or self._decode([*context, i])[len(before) :] for i in ids]
+        whole = [piece.replace("\N{REPLACEMENT CHARACTER}", "")[:_PIECE_LETTERS] for piece in pieces]
+        return list(zip(whole, probabilities, strict=True))
 
     def _show(self) -> None:
         column = self.column
@@ -217,7 +261,8 @@ def _sentence(error: Exception, step: int) -> str:
     reason = (str(error).splitlines() or [""])[0][:200]
     if isinstance(error, GhostedError):
         return reason
-    return f"This model failed at new token {step + 1} ({type(error).__name__}{': ' * bool(reason)}{reason})."
+    what = f"{type(error).__name__}{': ' * bool(reason)}{reason}"
+    return f"This model failed after {step} new token{'s' * (step != 1)} ({what})."
 
 
 class _Reference:
@@ -238,6 +283,7 @@ class _Reference:
         own = self._original.column
         if self._original.log_p is not None and len(own.kl) == step:
             own.kl.append(0.0)
+            own.agrees.append(True)
         for reader in self._readers:
             reader.take(step, self._original)
         if step % KL_CHUNK and not last:
@@ -254,7 +300,7 @@ class _Reader:
 
     def __init__(self, variant: _Writer) -> None:
         self._variant = variant
-        self._pending: list[torch.Tensor] = []
+        self._pending: list[tuple[torch.Tensor, int]] = []
         self._cache: DynamicCache | None = None
         self._fed = 0
         self._failed = False
@@ -266,8 +312,10 @@ class _Reader:
             return
         if column.diverges_at is None and original.log_p is not None and not self._pending:
             column.kl.append(_divergence(original.log_p, self._variant.log_p))
+            column.agrees.append(original.best == self._variant.best)
+            column.top_original.append(original.column.top[step])
         else:
-            self._pending.append(self._variant.log_p)
+            self._pending.append((self._variant.log_p, self._variant.best))
         written = original.column.tokens
         if column.diverges_at is None and len(written) > step and written[step] != column.tokens[step]:
             column.diverges_at = step
@@ -283,10 +331,14 @@ class _Reader:
                 if border is None:
                     raise ModelError("the original wrote nothing to compare with")
                 self._cache, self._fed = _snapshot(border), border_tokens
-            until = len(column.kl) + len(pending) - 1
+            first = len(column.kl)
+            until = first + len(pending) - 1
             log_p = _log_probabilities(model, column.tokens[self._fed : until], self._cache, keep=len(pending))
             self._fed = until
-            column.kl += [_divergence(p, q) for p, q in zip(log_p, pending, strict=True)]
+            for at, (p, (q, best), likeliest) in enumerate(zip(log_p, pending, _likeliest(log_p), strict=True), first):
+                column.kl.append(_divergence(p, q))
+                column.agrees.append(likeliest[0][0] == best)
+                column.top_original.append(self._variant.spelled(at, *likeliest))
         except Exception as error:  # the column's text stands, only its comparison ends here
             self._failed = True
             yield f"{column.method} could not be compared with the original to its end ({str(error)[:120]})."

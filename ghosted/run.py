@@ -288,6 +288,7 @@ class _Pipeline:
             steps = generate(
                 models, self.workspace.loaded.tokenizer, e.prompt, max_new_tokens=e.max_new_tokens,
                 temperature=e.temperature, seed=e.seed, chat=e.chat, cancel=self.cancel,
+                added_parameters={method.method: method.added_parameters for method in self.run.methods},
             )
             stage, finished = Stage("writing", e.max_new_tokens, self.cancel), False
             while not finished:

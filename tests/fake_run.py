@@ -101,8 +101,8 @@ def method_result(name: str, gap: range, blocks: int = BLOCKS) -> MethodResult:
 
 
 def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = None, blocks: int = BLOCKS,
-             fail: Exception | None = None):
-    """Return a run function; ``pace`` is the seconds of one step, ``fail`` is raised half-way."""
+             fail: Exception | None = None, fails: tuple[str, int] | None = None):
+    """Return a run function; ``pace`` is the seconds of one step, ``fail`` is raised half-way, ``fails`` as below."""
 
     def run(experiment, workspace=None, cancel=None):
         found = Run(experiment, "SmolLM2-135M-Instruct (4-bit GGUF, dequantised)", blocks, WIDTH, "bfloat16")
@@ -142,22 +142,36 @@ def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = Non
                                                            16, 8176, False, "bfloat16", True)}
             if part is not None:
                 yield Update(part, found)
-        yield from write(found, pieces, pace, cancel)
+        yield from write(found, pieces, pace, cancel, fails)
         found.seconds = {"all": 5 * steps * pace}
         return found
 
     return run
 
 
-def write(found: Run, pieces: list[str] | None, pace: float, cancel):
+def write(found: Run, pieces: list[str] | None, pace: float, cancel, fails: tuple[str, int] | None = None):
+    """Write all columns; ``fails`` is the method whose model raises, and after how many tokens."""
     words = pieces or re.findall(r" \w+", " the sea lay like a sheet of hammered tin under the light of a day in May")
-    found.columns = [Column(name) for name in ("original", *found.experiment.methods)]
+    found.columns = [Column(name, parameters=134_515_008 - 17_700_000 * bool(at) + 331_776 * (at > 1))
+                     for at, name in enumerate(("original", *found.experiment.methods))]
     clock = Stage("writing", found.experiment.max_new_tokens, cancel)
     for token in range(found.experiment.max_new_tokens):
         time.sleep(pace)
         for shift, column in enumerate(found.columns):
+            if column.error:
+                continue
+            if fails == (column.method, token):
+                column.error, column.finished = f"This model failed after {token} new tokens (RuntimeError).", True
+                continue
             late = shift and token >= 3 + shift
             word = words[(token + (shift if late else 0)) % len(words)]
+            likely = [(words[(token + shift * bool(late) + k) % len(words)], round(0.62 / 3**k, 3)) for k in range(5)]
+            column.top.append(likely)
+            column.surprisal.append(0.48 + 0.6 * ((token * 5) % 7 == 0))
+            column.agrees.append(not late)
+            column.seconds += 0.02 + 0.004 * (not shift)
+            if shift:
+                column.top_original.append(found.columns[0].top[token] if not late else likely[::-1])
             column.pieces.append(word)
             column.tokens.append(token)
             column.text += word

@@ -3,7 +3,7 @@ import torch
 from tiny import BOS, CONTEXT, EOS, FAMILIES, TINY, WIDTH, build, config_of, logits_of, tokenizer
 
 from ghosted.errors import Cancelled, InputError
-from ghosted.generation import KL_CHUNK, generate
+from ghosted.generation import KL_CHUNK, TOP, generate
 from ghosted.models.families import blocks_of
 from ghosted.progress import CancelFlag, drain
 from ghosted.prompts import encode_prompt
@@ -46,6 +46,12 @@ def failing(model, at):
     return view
 
 
+def assert_likeliest(top, log_p):
+    assert [len(row) for row in top] == [TOP] * len(log_p)
+    probabilities = torch.tensor([[p for _, p in row] for row in top])
+    assert torch.allclose(probabilities, log_p.topk(TOP).values.exp(), rtol=6e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_cached_columns_and_their_kl_equal_full_passes_without_a_cache(name):
     """40 new tokens: three chunks of the original reading the variants' own prefixes."""
@@ -61,6 +67,12 @@ def test_cached_columns_and_their_kl_equal_full_passes_without_a_cache(name):
                         for model in (models["original"], models[column.method]))  # fmt: skip
         assert log_q.argmax(-1).tolist() == column.tokens
         assert torch.allclose((log_p.exp() * (log_p - log_q)).sum(-1), torch.tensor(column.kl), atol=2e-5)
+        chosen = log_q.gather(-1, torch.tensor(column.tokens)[:, None])[:, 0]
+        assert torch.allclose(-chosen, torch.tensor(column.surprisal), atol=2e-5)
+        assert column.agrees == (log_p.argmax(-1) == log_q.argmax(-1)).tolist()
+        assert_likeliest(column.top, log_q)
+        if column.method != "original":
+            assert_likeliest(column.top_original, log_p)
         original = columns[0].tokens
         first = next((i for i, (a, b) in enumerate(zip(original, column.tokens, strict=False)) if a != b), None)
         assert column.diverges_at == first
@@ -76,6 +88,8 @@ def test_nothing_removed_writes_identical_columns_with_kl_exactly_zero(name, tem
     assert set(same.kl) == set(original.kl) == {0.0}
     assert len(same.kl) == len(same.tokens)
     assert same.diverges_at is None
+    assert same.agreement == 1.0
+    assert (same.surprisal, same.top, same.top_original) == (original.surprisal, original.top, original.top)
 
 
 def test_sampling_follows_the_distribution_and_the_seed():
@@ -124,7 +138,7 @@ def test_a_failing_column_says_why_and_the_others_finish(at):
     found = write(models)
     broken = found.columns[1]
     assert len(broken.tokens) == at - 1
-    assert broken.error == f"This model failed at new token {at} (RuntimeError: out of luck)."
+    assert broken.error == f"This model failed after {at - 1} new tokens (RuntimeError: out of luck)."
     assert broken.to_json()["error"] == broken.error
     for column in found.columns:
         assert column.finished
@@ -206,6 +220,59 @@ def test_a_character_of_several_tokens_appears_whole_with_its_last_byte():
     column = write({"original": model}, "x", max_new_tokens=len(ids) - 1).columns[0]
     assert column.text == spelled
     assert column.pieces == ["", "é", "", "", "", "🙂", "", "", "中", " ", "o", "k"]
+
+
+def test_the_likeliest_tokens_are_spelled_as_they_would_read_there():
+    """After half a character, the byte that completes it shows the whole; bytes that make none show nothing."""
+    spelled = "é中"
+    model = build(config_of("llama"))
+    ids = list(encode_prompt(tokenizer(), "x").ids) + list(spelled.encode())
+    written = []
+
+    def forced(module, args, output):
+        following = torch.full_like(output, -50.0)
+        following[..., ids[1 + len(written)]] = 50.0
+        following[..., ord("!")] = 49.0
+        following[..., EOS] = 48.0
+        written.append(1)
+        return following
+
+    model.lm_head.register_forward_hook(forced)
+    column = write({"original": model}, "x", max_new_tokens=len(ids) - 1).columns[0]
+    assert [row[0][0] for row in column.top] == ["", "é", "", "", "中"]
+    assert [row[1][0] for row in column.top] == ["!"] * 5
+    assert [row[2][0] for row in column.top] == ["</s>"] * 5
+    assert all(p == float(f"{p:.3g}") for row in column.top for _, p in row)
+
+
+def test_sampled_tokens_keep_the_surprisal_of_the_model_itself():
+    column = write({"original": TINY("llama")}, "a", temperature=5.0, max_new_tokens=12).columns[0]
+    ids = torch.tensor([[*encode_prompt(tokenizer(), "a").ids, *column.tokens[:-1]]])
+    log_p = logits_of(TINY("llama"), ids)[0, -len(column.tokens) :].log_softmax(-1)
+    chosen = log_p.gather(-1, torch.tensor(column.tokens)[:, None])[:, 0]
+    assert torch.allclose(-chosen, torch.tensor(column.surprisal), atol=2e-5)
+    assert max(column.surprisal) > min(-row[0][1] for row in column.top)
+
+
+def test_parameters_count_what_survives_once_and_what_the_repair_adds():
+    model = TINY("gpt2")
+    assert model.lm_head.weight is model.transformer.wte.weight
+    whole = sum({id(p): p.numel() for p in model.parameters()}.values())
+    block = sum(p.numel() for p in blocks_of(model)[2].parameters())
+    models = {"original": model, "none": pruned_view(model, CUT)}
+    models["repaired"] = pruned_view(model, CUT, [Repair(range(2, 4), "state", operator(0.1))])
+    columns = write(models, max_new_tokens=1, added_parameters={"repaired": WIDTH**2}).columns
+    assert [c.parameters for c in columns] == [whole, whole - 2 * block, whole - 2 * block + WIDTH**2]
+
+
+def test_speed_counts_a_columns_own_passes_after_the_prompts(monkeypatch):
+    """Each pass of a clock that only ticks when it is read takes one second; comparing reads no clock."""
+    ticks = iter(range(10_000))
+    monkeypatch.setattr("ghosted.generation.time.perf_counter", lambda: next(ticks))
+    for column in write(variants("llama"), max_new_tokens=9).columns:
+        assert (column.seconds, column.tokens_per_second) == (8, 1.0)
+    first = write(variants("llama"), max_new_tokens=1).columns[0]
+    assert (first.seconds, first.tokens_per_second) == (0, None)
 
 
 # One policy for the beginning-of-sequence token

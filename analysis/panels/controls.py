@@ -10,6 +10,7 @@ import gradio as gr
 
 from analysis import library, pickers
 from analysis.names import choices
+from analysis.panels import prompt
 from analysis.settings import DEFAULT
 from ghosted.experiment import DTYPES, FITS
 
@@ -100,13 +101,11 @@ def _blocks_and_repairs() -> dict[str, gr.Component]:
 
 
 def _prompt() -> dict[str, gr.Component]:
-    prompt = gr.Textbox(DEFAULT.prompt, label="Prompt", lines=3, max_lines=6, max_length=20_000, elem_id="gl-prompt")
-    chat = gr.Checkbox(DEFAULT.chat, label="As a chat message", info="in the model's own template, if it has one",
-                       elem_id="gl-chat")
+    written = prompt.build()
     with gr.Row():
         new = _whole("max_new_tokens", "New tokens")
         temperature = gr.Number(DEFAULT.temperature, label="Temperature", min_width=90, elem_id="gl-temperature")
-    return {"prompt": prompt, "chat": chat, "max_new_tokens": new, "temperature": temperature}
+    return {"prompt": written.prompt, "chat": written.chat, "max_new_tokens": new, "temperature": temperature}
 
 
 def _more() -> dict[str, gr.Component]:

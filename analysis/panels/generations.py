@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from analysis.columns import text_columns
+from analysis.columns import legend, text_columns
 from analysis.panels import parts
 from analysis.record import Record
 from ghosted.results import Run
 
+ASSETS = Path(__file__).parents[2] / "assets"
+
 PART = "columns"
 READING = (
-    "All models continue the same prompt. The deeper a token's tint, the further the model's prediction is from the "
-    "original's at that point (KL); the underlined token is the first that differs."
+    "All models continue the same prompt, one token each in turn; the underlined token is the first that differs from "
+    "the original's (counted from 0). Point at a token, or walk with the arrow keys, to see what the models found "
+    "likely there; a click pins it. Agreement is how often both models' most likely token is the same, tokens/s counts "
+    "each model's own time on this machine after the prompt."
+)
+FORMULA = (
+    "KL $= \\sum_v p(v) \\ln (p(v) / q(v))$ over all tokens $v$; surprisal $= -\\ln q(\\text{token written})$; $p$ is "
+    "the original's prediction and $q$ the column's, both after the column's own text. A KL of 0 means the same "
+    "prediction, a surprisal of 0.69 nats a probability of one half."
 )
 INVITATION = "Press Run: the original and every variant write here, side by side."
 
@@ -30,7 +40,12 @@ class GenerationsPanel:
 def build() -> GenerationsPanel:
     """Place the side-by-side texts."""
     parts.heading("What do the models write?", READING)
-    return GenerationsPanel(gr.HTML(parts.invitation(INVITATION, 110), elem_id="gl-columns"))
+    columns = gr.HTML(
+        parts.invitation(INVITATION, 110), html_template=f"{_tints()}<div class='gl-texts'>${{value}}</div>",
+        js_on_load=(ASSETS / "columns.js").read_text("utf-8"), elem_id="gl-columns", apply_default_css=False,
+    )
+    parts.formula(FORMULA)
+    return GenerationsPanel(columns)
 
 
 def show(panel: GenerationsPanel, record: Record) -> dict[Any, Any]:
@@ -40,4 +55,14 @@ def show(panel: GenerationsPanel, record: Record) -> dict[Any, Any]:
 
 def show_columns(panel: GenerationsPanel, run: Run) -> dict[Any, Any]:
     """Show the texts written so far."""
-    return {panel.columns: text_columns(run.columns)} if run.columns else {}
+    return {panel.columns: text_columns(run.columns, run.experiment.max_new_tokens)} if run.columns else {}
+
+
+def _tints() -> str:
+    """Return the switch between the two tints, which the browser alone answers, and what they mean."""
+    choices = (("kl", "KL from the original"), ("surprisal", "surprisal"))
+    radios = "".join(
+        f"<label><input type='radio' name='gl-tint' value='{value}'{' checked' * (value == 'kl')}> {label}</label>"
+        for value, label in choices
+    )
+    return f"<fieldset class='gl-tints'><legend>Tint</legend>{radios}{legend()}</fieldset>"
