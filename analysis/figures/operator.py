@@ -107,18 +107,6 @@ class Portrait:
             raise InputError("The picture of the operator in this file does not fit its width; export it again.")
         return found
 
-    def to_json(self):
-        from ghosted.plain import to_plain
-        return to_plain(self)
-
-    @classmethod
-    def from_json(cls, data):
-        from ghosted.plain import from_plain
-        return from_plain(cls, data)
-
-
-_TYPES = (str, str, int, float, float, int, str, str)
-
 
 def portrait(found: Decomposition, store: Matrices = MATRICES) -> Portrait:
     """Reduce a decomposition with W ``(C, C)`` to what the pictures need; the whole M goes to ``store``."""
