@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from ghosted import cache
 from ghosted.errors import Cancelled, GhostedError, InputError
 from ghosted.progress import Note, Progress
-from ghosted.registry import members
+from ghosted.registry import gather
 
 PACKAGES = ("ghosted.commands", "analysis.commands")
 
@@ -62,14 +62,7 @@ class _ProgressLine:
 
 def commands() -> dict[str, ModuleType]:
     """Return all commands by name; those that draw are looked up here, at run time, and only if they are there."""
-    found: dict[str, ModuleType] = {}
-    for package in PACKAGES:
-        try:
-            found |= members(package)
-        except ModuleNotFoundError as missing:
-            if missing.name not in {package, package.partition(".")[0]}:
-                raise
-    return found
+    return gather(PACKAGES)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

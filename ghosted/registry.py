@@ -29,13 +29,36 @@ def members(package: str) -> dict[str, ModuleType]:
     return {getattr(m, "NAME", m.__name__.rpartition(".")[2].replace("_", "-")): m for m in found}
 
 
+def gather(packages: Iterable[str]) -> dict[str, ModuleType]:
+    """Return the members of several packages as one registry; a package that is not there is left out.
+
+    So the library finds, at run time, what draws or drives the page, and works without it.
+    """
+    found: dict[str, ModuleType] = {}
+    for package in packages:
+        try:
+            found |= members(package)
+        except ModuleNotFoundError as missing:
+            if missing.name not in {package, package.partition(".")[0]}:
+                raise
+    return found
+
+
 def pick(package: str, name: str, kind: str) -> ModuleType:
     """Return one member by name.
 
     Raises:
         InputError: there is none of that name; the sentence lists those there are.
     """
-    known = members(package)
+    return one_of(members(package), name, kind)
+
+
+def one_of(known: dict[str, ModuleType], name: str, kind: str) -> ModuleType:
+    """Return one member of a registry by name.
+
+    Raises:
+        InputError: there is none of that name; the sentence lists those there are.
+    """
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         hint = f"did you mean {close[0]}?" if close else f"choose one of {listing(known)}."

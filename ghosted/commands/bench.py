@@ -1,4 +1,5 @@
-"""``bench``: figures of speed and size, each a ratio measured within one run; one file each in :mod:`ghosted.bench`."""
+"""``bench``: figures of speed and size, each a ratio measured within one run; one file each in
+:mod:`ghosted.bench`, and in ``analysis.bench`` those that drive the page."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from typing import Any
 
 from ghosted import machine
 from ghosted.experiment import Experiment
-from ghosted.registry import members, pick
+from ghosted.registry import gather, one_of
 
 HELP = "measure speed and size as ratios within one run"
 ORDER = 50
+PACKAGES = ("ghosted.bench", "analysis.bench")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,10 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, Any]:
     """Measure one figure, or all."""
+    chosen = gather(PACKAGES)
     if args.figure is not None:
-        chosen = {args.figure: pick("ghosted.bench", args.figure, "bench figure")}
-    else:
-        chosen = members("ghosted.bench")
+        chosen = {args.figure: one_of(chosen, args.figure, "bench figure")}
     figures = {}
     for name, module in chosen.items():
         tokens = getattr(module, "TOKENS", Experiment.tokens) if args.tokens is None else args.tokens
