@@ -66,7 +66,7 @@ def _place() -> Layout:
     placed: dict[str, Any] = {}
     with gr.Row(elem_classes="gl-head", equal_height=False):
         gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>", min_width=300)
-        line = status.build()
+        line = status.build(precomputed=precomputed.record() is not None)
     with gr.Row(elem_classes="gl-page", equal_height=False):
         with gr.Column(elem_classes="gl-side", elem_id="gl-side", min_width=280, scale=0):
             side = controls.build()

@@ -20,6 +20,7 @@ READY = (
     f"Ready. Press Run and {DEFAULT.criterion} finds {DEFAULT.count} blocks to remove, or drag on the map to choose "
     "them yourself."
 )
+SHOWN = "Until then you see a run that was computed beforehand, on text that the model wrote itself."
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class StatusPanel:
     notices: gr.HTML
 
 
-def build() -> StatusPanel:
+def build(precomputed: bool = False) -> StatusPanel:
     """Place the status line; the notices are placed where they are read, beside the first results."""
     notices = gr.HTML(elem_id="gl-notices", render=False)
-    return StatusPanel(gr.HTML(line(READY), elem_id="gl-status"), notices)
+    return StatusPanel(gr.HTML(line(READY, note=SHOWN if precomputed else ""), elem_id="gl-status"), notices)
 
 
 def line(said: str, kind: str = "ready", share: float | None = None, badge: str = "", note: str = "") -> str:

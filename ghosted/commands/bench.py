@@ -1,5 +1,7 @@
-"""``bench``: figures of speed and size, each a ratio measured within one run; one file each in
-:mod:`ghosted.bench`, and in ``analysis.bench`` those that drive the page."""
+"""``bench``: figures of speed and size, each a ratio measured within one run.
+
+One file each in :mod:`ghosted.bench`, and in ``analysis.bench`` those that drive the page.
+"""
 
 from __future__ import annotations
 
