@@ -1,16 +1,24 @@
 """What an operator is made of: its parts, spectra and the families that hold it, on matrices one can check."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+from tiny import TINY, tokenizer
 
 from ghosted import decomposition
 from ghosted.calibration.statistics import Boundary, GapStatistics
 from ghosted.decomposition import decompose, errors_by_rank
+from ghosted.experiment import Experiment
 from ghosted.hadamard import rotation
+from ghosted.models import LoadedModel
 from ghosted.operators import Settings, method
+from ghosted.progress import drain
 from ghosted.results import operator_key
+from ghosted.run import run
 from ghosted.solve import residual_norm
+from ghosted.workspace import Workspace
 
 
 def test_a_rotation_is_read_off_with_its_rate():
@@ -112,3 +120,29 @@ def test_the_curve_of_ranks_starts_at_doing_nothing_and_ends_at_the_operator_its
 def test_an_operator_is_named_by_its_method_and_after_the_first_gap_by_both():
     assert operator_key("ghosted", "10", first=True) == "ghosted"
     assert operator_key("ghosted", "25-26", first=False) == "ghosted 25-26"
+
+
+def test_a_run_decomposes_every_gap_and_knows_the_curve_of_ranks_at_each(tmp_path, monkeypatch):
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Sentence {i} of a text that goes on about {i * i % 97} things. " for i in range(900)))
+    asked = Experiment(text=str(text), tokens=512, window=64, windows=2, remove="1,3-4", fit="independent",
+                       methods=("none", "linearpatch", "ghosted", "low-rank", "normalised"), rank=4)
+    space, parts = Workspace(LoadedModel.of(TINY("llama"), tokenizer())), ("boundary", "decomposition")
+    found = drain(run(asked, space, parts=parts))
+    assert list(found.decompositions) == ["linearpatch", "ghosted", "low-rank", "linearpatch 3-4", "ghosted 3-4",
+                                          "low-rank 3-4"]
+    for name, each in found.decompositions.items():
+        left = found.method(each.method).gaps[each.gap].calibration
+        assert name == operator_key(each.method, each.gap, each.gap == "1")
+        if each.method == "ghosted":
+            assert len(each.error_by_rank) == 33
+            assert each.error_by_rank[-1] == pytest.approx(left, abs=1e-4)
+        if each.method == "low-rank":
+            assert each.error_by_rank[4] == pytest.approx(left, abs=1e-4), "of the gap at hand"
+        if each.method == "linearpatch":
+            assert each.error_by_rank is None
+            assert len(each.rotations) == 0
+    later = drain(run(dataclasses.replace(asked, fit="sequential"), space, parts=parts)).decompositions
+    assert later["ghosted"].error_by_rank is not None
+    assert later["ghosted 3-4"].error_by_rank is None, "its states have passed the repair before: not at hand"

@@ -27,7 +27,9 @@ CROP = 128
 WIDEST = 1 << 17
 """The widest operator that is read from a file."""
 PARTS = ("W", "M", "S", "A")
-PLAIN = ("method", "gap", "width", "share", "share_M", "pairs", "rotation", "precision")
+PLAIN = {"method": str, "gap": str, "width": int, "share": float, "share_M": float, "pairs": int, "rotation": str,
+         "precision": str}
+"""The fields of a portrait that are JSON as they are, and how each is read back."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,7 @@ class Portrait:
             InputError: it is none.
         """
         try:
-            plain = {name: type_(data[name]) for name, type_ in zip(PLAIN, _TYPES, strict=True)}
+            plain = {name: read(data[name]) for name, read in PLAIN.items()}
             contained = {str(family): float(share) for family, share in data["contained"].items()}
             scale, (real, imaginary) = float(data["scale"]), unpack(data["eigenvalues"])
             curves = {name: unpack(data[name]).ravel() for name in ("symmetric", "rotations", "singular", "errors")}

@@ -36,7 +36,7 @@ def eigenvalue_plane(picture: Portrait, patch: Portrait | None = None) -> go.Fig
     hover = "%{x:.3g} + %{y:.3g} i<extra></extra>"
     figure.add_scatter(
         x=short(both.real), y=short(both.imag), mode="markers", name=method_label(picture.method), hovertemplate=hover,
-        marker={"color": look(picture.method).colour, "size": 4, "opacity": 0.6}, showlegend=patch is not None,
+        marker={"color": look(picture.method).colour, "size": 4.5, "opacity": 0.85}, showlegend=patch is not None,
     )
     if patch is not None:
         real = _thinned(np.sort(patch.symmetric))
@@ -45,6 +45,8 @@ def eigenvalue_plane(picture: Portrait, patch: Portrait | None = None) -> go.Fig
             hovertemplate="LinearPatch %{x:.3g}, real<extra></extra>",
             marker={"color": BLUE, "size": 8, "symbol": "line-ns-open", "line": {"width": 1.2}},
         )
+    figure.add_scatter(x=[1], y=[0], mode="markers", showlegend=False, hovertemplate="doing nothing<extra></extra>",
+                       marker={"color": GREY, "size": 13, "symbol": "cross-thin-open", "line": {"width": 2}})
     others = patch.symmetric if patch is not None else np.zeros(0)
     x, y = span(both.real, others, [1.0]), span(both.imag, [0.0])
     _say_beyond(figure, int(np.sum(_beyond(both.real, x) | _beyond(both.imag, y))) + int(np.sum(_beyond(others, x))))

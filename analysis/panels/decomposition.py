@@ -42,6 +42,7 @@ RANK = (
     "The lower curve beside the singular values is the least error, on calibration tokens, that any operator of that "
     "rank leaves."
 )
+NO_RANK = "Tick low rank to see what the best operator of each rank leaves."
 CAPTIONS = {"W": "W*, the operator", "M": "M* = W* − I, what it adds", "S": "S − I, what stretches",
             "A": "A, what turns"}
 SPECTRA = (
@@ -233,7 +234,9 @@ def _reach(picture: Portrait, patch: Portrait | None) -> str:
     said += ", with a cosine transform as $Q$ at this width." if picture.rotation == "cosine" else "."
     if patch is None and picture.method != PATCH:
         said += " Tick LinearPatch to see it on the same axes."
-    return said + (f" {RANK}" if len(picture.errors) else "")
+    if len(picture.errors):
+        return f"{said} {RANK}"
+    return f"{said} {NO_RANK}" if picture.method == HERO else said
 
 
 def _resolution(picture: Portrait, where: Region | None) -> str:
