@@ -9,7 +9,7 @@ from analysis.record import Record
 from analysis.settings import DEFAULT
 from ghosted.experiment import Experiment
 
-RESULTS = ("boundary", "tokens", "decomposition", "generations", "scores")
+RESULTS = ("boundary", "tokens", "decomposition", "generations", "scores", "downstream")
 CAUSES = (
     (("model", "revision", "dtype"), "another model", ("all",)),
     (("text", "tokens", "window", "calibration_window", "held_out", "batch"), "another calibration", ("all",)),
@@ -17,7 +17,7 @@ CAUSES = (
     (("ridge", "rank", "fit", "distill"), "another fit", RESULTS),
     (("methods",), "other repairs", RESULTS),
     (("prompt", "chat", "max_new_tokens", "temperature", "seed"), "another prompt or sampling", ("generations",)),
-    (("windows", "evaluate"), "other scored text", ("scores",)),
+    (("windows", "evaluate"), "other scored text", ("scores", "downstream")),
 )
 """What changes what: settings, the reason as a reader sees it, and the panels that then show the past."""
 

@@ -15,16 +15,19 @@ from ghosted.hadamard import rotation
 from ghosted.progress import Note, Stage
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import (
+    BoundaryProfile,
     Candidate,
     Choice,
     Column,
     Decomposition,
     Downstream,
+    MethodProfile,
     MethodResult,
     Protocol,
     Residual,
     Run,
     Similarity,
+    SizePoint,
     Update,
     operator_key,
 )
@@ -100,6 +103,36 @@ def method_result(name: str, gap: range, blocks: int = BLOCKS) -> MethodResult:
     )
 
 
+def profile(gap: range, methods: tuple[str, ...], pieces: list[str] | None = None, tokens: int = 512,
+            width: int = WIDTH, window: int = 512) -> BoundaryProfile:
+    """A sink opens each window; one piece breaks the line, one is the first half of a character, as texts have them."""
+    rng = np.random.default_rng(4)
+    words = pieces or ["The", " quick", " brown", " fox", ",", " once", " again", ",", " naï", "", "ve", ".", "\n"]
+    starts = np.r_[0, np.arange(1, window, max(1, window // 63))]
+    first, far = np.arange(tokens) % window == 0, starts == 0
+
+    def scattered(median: float, size: int) -> np.ndarray:
+        return (median * np.exp(0.22 * rng.normal(size=size))).astype(np.float32)
+
+    def one(name: str) -> MethodProfile:
+        if name == "none":
+            return MethodProfile(*(np.ones(n, dtype=np.float32) for n in (tokens, width, len(starts))))
+        _, held_out, median, _ = LEFT[name]
+        sink = 30 * held_out if name.startswith("linearpatch") else 0.4
+        return MethodProfile(np.where(first, sink, scattered(median, tokens)), scattered(held_out, width),
+                             np.where(far, sink, median * (1 + 0.1 / (1 + starts))))
+
+    change = (8.0 / np.arange(1, width + 1) ** 0.6).astype(np.float32)
+    sizes = {"ghosted": tuple(SizePoint(16_384 // k, LEFT["ghosted"][1] + 0.03 * k, LEFT["ghosted"][2] + 0.025 * k)
+                              for k in (16, 8, 4, 2, 1))}
+    return BoundaryProfile(
+        gap_name(gap), window, 16, tuple(words[at % len(words)] for at in range(tokens)),
+        np.where(first, 23_600.0, scattered(200.0, tokens)), rng.permutation(change), starts,
+        {name: one(name) for name in methods}, sizes if "ghosted" in methods else {},
+        "" if "ghosted" in methods else "Choose the method ghosted to see its error against the amount of text.",
+    )
+
+
 def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = None, blocks: int = BLOCKS,
              fail: Exception | None = None, fails: tuple[str, int] | None = None):
     """Return a run function; ``pace`` is the seconds of one step, ``fail`` is raised half-way, ``fails`` as below."""
@@ -129,6 +162,7 @@ def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = Non
             gap = found.removed.gaps[0] if found.removed.gaps else range(0)
             if part == "boundary":
                 found.methods = [method_result(name, gap, blocks) for name in experiment.methods]
+                found.profile = profile(gap, experiment.methods, pieces) if gap else None
             if part == "decomposition" and gap:
                 found.decompositions = {
                     operator_key(name, gap_name(each), each == gap): decomposition(name, gap_name(each))

@@ -1,4 +1,4 @@
-"""What is left at the boundary? One pair of bars per method, and the typical token as a marker."""
+"""What is left at the boundary? The ladder of operators: one pair of bars per method, the typical token as a marker."""
 
 from __future__ import annotations
 
@@ -12,12 +12,34 @@ from analysis.numbers import three
 from analysis.palette import look
 from ghosted.results import MethodResult
 
+LADDER = {
+    "none": "", "scalar": "1", "diagonal": "C", "linearpatch-diag": "C", "linearpatch": "C", "low-rank": "2rC",
+    "procrustes": "C²/2", "symmetric": "C²/2", "ghosted": "C²", "ghosted-weighted": "C²",
+}
+"""Repairs that are linear in the state, from the least free to the freest: how many numbers each may choose."""
+BEYOND = {"replaceme": "C²", "replaceme-cosine": "C²", "normalised": "C²", "best": "C² + CF"}
+"""Repairs that read more than the state; F is the width of the feed-forward branch."""
+WIDEST = 1.6
+"""The axis stops about here: one method that leaves three times the error would press all others together."""
+
+
+def laddered(methods: Sequence[MethodResult]) -> tuple[list[MethodResult], int]:
+    """Return the methods from the least free to the freest, and how many of them are linear in the state.
+
+    A method without a rung of its own stands behind all others.
+    """
+    rungs = [*LADDER, *BEYOND]
+    ordered = sorted(methods, key=lambda m: rungs.index(m.method) if m.method in rungs else len(rungs))
+    return ordered, sum(m.method in LADDER for m in ordered)
+
 
 def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
-    """Draw the residual boundary error of each method: calibration (hatched), held-out (solid), median (diamond).
+    """Draw the residual boundary error of each method: held-out (solid), calibration (hatched), median (diamond).
 
-    The line at 1 is plain pruning; a bar beyond it is worse than no repair.
+    The line at 1 is plain pruning; a bar beyond it is worse than no repair. The dotted line divides the repairs that
+    are linear in the state from those that read more.
     """
+    methods, linear = laddered(methods)
     labels = [method_label(m.method) for m in methods]
     ticks = [_tick(m, label) for m, label in zip(methods, labels, strict=True)]
     colours = [look(m.method).colour for m in methods]
@@ -25,15 +47,15 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
         part: [m.residual and getattr(m.residual, part) for m in methods]
         for part in ("calibration", "held_out", "median")
     }
-    figure = blank(max(280, 90 + 40 * len(methods)), barmode="group", bargap=0.28, bargroupgap=0.08)
-    # Horizontal groups are drawn from the bottom, so held-out is added first to stand below calibration.
+    edge, cut = _edge([value for values in parts.values() for value in values if value is not None])
+    figure = blank(max(280, 90 + 44 * len(methods)), barmode="group", bargap=0.3, bargroupgap=0.08)
     figure.add_bar(
-        orientation="h", y=labels, x=parts["held_out"], name="held-out", legendrank=2,
+        orientation="h", y=labels, x=parts["held_out"], name="held-out", legendrank=1,
         marker={"color": colours},
         hovertemplate="%{y}<br>held-out %{x:.3g}<extra></extra>",
     )
     figure.add_bar(
-        orientation="h", y=labels, x=parts["calibration"], name="calibration", legendrank=1,
+        orientation="h", y=labels, x=parts["calibration"], name="calibration", legendrank=2,
         marker={"color": "rgba(0,0,0,0)", "line": {"color": colours, "width": 1.5},
                 "pattern": {"shape": "/", "fgcolor": colours, "size": 6, "solidity": 0.35}},
         hovertemplate="%{y}<br>calibration %{x:.3g}<extra></extra>",
@@ -43,18 +65,46 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
         marker={"symbol": "diamond", "size": 11, "color": "#ffffff", "line": {"color": "#3a3a3a", "width": 1.8}},
         hovertemplate="%{y}<br>median token %{x:.3g}<extra></extra>",
     )
+    if cut:
+        _mark_cut(figure, edge, [(label, m.residual) for label, m in zip(labels, methods, strict=True) if m.residual])
     figure.add_vline(x=1, line={"color": LINE, "dash": "dash", "width": 1.5})
+    if 0 < linear < len(methods):
+        figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=linear - 0.5, y1=linear - 0.5,
+                         line={"color": LINE, "dash": "dot", "width": 1.5})
     for method, label in zip(methods, labels, strict=True):
         if (said := _instead_of_bars(method)) is not None:
             figure.add_annotation(x=0, y=label, text=said, showarrow=False, xanchor="left", xshift=6)
     figure.update_yaxes(autorange="reversed", showgrid=False, tickmode="array", tickvals=labels, ticktext=ticks)
-    figure.update_xaxes(title_text="error left", rangemode="tozero")
+    figure.update_xaxes(title_text="error left", range=[0, edge], fixedrange=True)
     return figure
 
 
+def _edge(values: Sequence[float]) -> tuple[float, bool]:
+    """Return where the axis stops, and whether something lies beyond."""
+    near = max((value for value in values if value <= WIDEST), default=1.0)
+    cut = any(value > WIDEST for value in values)
+    return (max(1.25, near * 1.1) if cut else max(1.05, near * 1.05)), cut
+
+
+def _mark_cut(figure: go.Figure, edge: float, left: Sequence[tuple[str, object]]) -> None:
+    beyond = [(label, r) for label, r in left if max(r.calibration or 0, r.held_out or 0, r.median or 0) > edge]
+    figure.add_scatter(
+        y=[label for label, _ in beyond], x=[edge * 0.988] * len(beyond), mode="markers", name="beyond the axis",
+        cliponaxis=False,
+        marker={"symbol": "triangle-right", "size": 12, "color": "#ffffff", "line": {"color": "#3a3a3a", "width": 1.8}},
+        customdata=[[three(r.held_out), three(r.calibration), three(r.median)] for _, r in beyond], legendrank=4,
+        hovertemplate="%{y}, beyond the axis<br>held-out %{customdata[0]}, calibration %{customdata[1]}, "
+                      "median token %{customdata[2]}<extra></extra>",
+    )
+
+
 def _tick(method: MethodResult, label: str) -> str:
-    held_out = method.residual and method.residual.held_out
-    return label if held_out is None else f"{label}<br><b>{three(held_out)}</b>"
+    free = LADDER.get(method.method) or BEYOND.get(method.method)
+    name = f"{label} · {free}" if free else label
+    left = method.residual
+    if left is None or left.held_out is None:
+        return name
+    return f"{name}<br><b>{three(left.held_out)}</b> | {three(left.calibration)} | {three(left.median)}"
 
 
 def _instead_of_bars(method: MethodResult) -> str | None:

@@ -47,6 +47,13 @@ def square(figure: go.Figure, x: str, y: str) -> None:
                         showgrid=False)
 
 
+def spans_decades(values: Any) -> bool:
+    """Return whether numbers differ so much that a linear axis would press most of them together."""
+    flat = np.asarray(values, dtype=float)
+    flat = flat[np.isfinite(flat)]
+    return bool(flat.size and flat.min() > 1e-6 and flat.max() / flat.min() > 30)
+
+
 COLOURBAR = {"orientation": "h", "thickness": 8, "outlinewidth": 0, "y": 0, "yref": "container", "yanchor": "bottom",
              "len": 0.8, "nticks": 5}
 """A thin bar at the figure's foot, so that a square map gets the whole width of a narrow screen."""

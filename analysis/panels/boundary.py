@@ -7,19 +7,21 @@ from typing import Any
 
 import gradio as gr
 
-from analysis.figures.boundary import boundary_bars
+from analysis.figures.boundary import boundary_bars, laddered
 from analysis.names import method_label
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
 from analysis.tables import best_of
+from ghosted.results import Run
 
 PART = "boundary"
 READING = (
-    "How much of the error of plain pruning (the line at 1) each repair leaves. A diamond far from its bar: a few "
-    "tokens own the error."
+    "How much of plain pruning's error (the line at 1) each repair leaves, the least free repair first. Under each "
+    "name: held-out | calibration | median token; a diamond far from its bar: a few tokens own the error."
 )
 FORMULA = "$\\|\\hat x - X_\\text{post}\\|_F \\,/\\, \\|\\Delta\\|_F$ with $\\Delta = X_\\text{post} - X_\\text{pre}$"
+FREEDOM = " Behind a name: how many numbers that repair may choose, $C = {}$"
 
 
 @dataclass(frozen=True)
@@ -47,4 +49,14 @@ def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
             f": ${three(left.held_out)}$ for {method_label(best.method)} on held-out tokens "
             f"(${three(left.calibration)}$ on calibration tokens, ${three(left.median)}$ for the median token)."
         )
-    return {panel.bars: parts.drawn(boundary_bars(run.methods)), panel.formula: FORMULA + said}
+    return {panel.bars: parts.drawn(boundary_bars(run.methods)), panel.formula: FORMULA + said + _freedom(run)}
+
+
+def _freedom(run: Run) -> str:
+    said = FREEDOM.format(f"{run.width:,}".replace(",", "{,}"))
+    methods, linear = laddered(run.methods)
+    if linear < len(methods):
+        said += "; below the dotted line, repairs that read more than the state"
+    if len(run.removed.gaps) > 1:
+        said += f". With {len(run.removed.gaps)} gaps this is the last boundary, all repairs in place"
+    return f"{said}."
