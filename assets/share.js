@@ -6,7 +6,7 @@ const LONG = "The prompt is too long for a link and was left out; Export JSON ke
 const button = element.querySelector(".gl-copy");
 const said = element.querySelector(".gl-copied");
 const field = element.querySelector(".gl-link-text");
-let waiting = 0, quiet = 0;
+let waiting = 0;
 
 const read = () => (typeof props.value === "string" ? JSON.parse(props.value || "{}") : props.value || {});
 const keyOf = (pair) => pair.split("=", 1)[0];
@@ -48,13 +48,33 @@ async function copy(text) {
   try { return document.execCommand("copy"); } catch { return false; }
 }
 
+const quiet = new WeakMap();
+function tell(place, text) {
+  clearTimeout(quiet.get(place));
+  place.textContent = text;
+  quiet.set(place, setTimeout(() => { place.textContent = ""; }, 6000));
+}
+
 button.addEventListener("click", async () => {
-  clearTimeout(quiet);
   const done = await copy(link());
   field.hidden = done;
   if (done) button.focus({ preventScroll: true });
-  said.textContent = done ? `Copied. ${read().cut ? LONG : ""}` : "Press Ctrl+C to copy the link.";
-  if (done) quiet = setTimeout(() => { said.textContent = ""; }, 6000);
+  tell(said, done ? `Copied. ${read().cut ? LONG : ""}` : "Press Ctrl+C to copy the link.");
+});
+
+document.addEventListener("click", async (event) => {
+  const pressed = event.target.closest?.(".gl-copy-code");
+  if (!pressed) return;
+  const code = pressed.closest(".gl-code"), text = code.querySelector("pre");
+  let done = false;
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    done = true;
+  } catch {
+    getSelection().selectAllChildren(text);
+    try { done = document.execCommand("copy"); } catch { /* it stays selected */ }
+  }
+  tell(code.querySelector(".gl-copied"), done ? "Copied." : "Press Ctrl+C to copy.");
 });
 
 function hide() {

@@ -50,8 +50,7 @@ class SharePanel:
     file: gr.DownloadButton
     upload: gr.UploadButton
     shown: gr.HTML
-    command: gr.Code
-    python: gr.Code
+    code: gr.HTML
 
 
 def build() -> SharePanel:
@@ -66,12 +65,9 @@ def build() -> SharePanel:
                                      scale=0)
         shown = gr.HTML(_note(INVITATION), elem_id="gl-shown")
         with gr.Accordion("Show code", open=False, elem_id="gl-code"):
-            command = gr.Code(code.command_line(DEFAULT), language="shell", label="Command line", interactive=False,
-                              elem_id="gl-code-command", buttons=["copy"], wrap_lines=True)
-            python = gr.Code(code.python_code(DEFAULT), language="python", label="Python", interactive=False,
-                             elem_id="gl-code-python", buttons=["copy"], wrap_lines=True)
+            shown_code = gr.HTML(code_html(DEFAULT))
         file = gr.DownloadButton(visible=False)
-    return SharePanel(link, *buttons, file, upload, shown, command, python)
+    return SharePanel(link, *buttons, file, upload, shown, shown_code)
 
 
 def wire(panel: SharePanel, sharing: Any, everything: list[gr.Component]) -> None:
@@ -83,14 +79,14 @@ def wire(panel: SharePanel, sharing: Any, everything: list[gr.Component]) -> Non
         everything: what an imported file may change.
     """
     for name in FORMATS:
-        made = getattr(panel, name).click(sharing.exporting(name), None, [panel.file, panel.shown], **PRIVATE)
+        made = getattr(panel, name).click(sharing.exporting(name), None, [panel.file, *shows(panel)], **PRIVATE)
         made.then(None, [panel.file], None, js=FETCH, **PRIVATE)
-    panel.upload.upload(sharing.imported, [panel.upload], [*everything, panel.shown], **PRIVATE)
+    panel.upload.upload(sharing.imported, [panel.upload], list(dict.fromkeys([*everything, panel.shown])), **PRIVATE)
 
 
 def followers(panel: SharePanel) -> list[gr.Component]:
     """Return the components that follow the settings."""
-    return [panel.link, panel.command, panel.python]
+    return [panel.link, panel.code]
 
 
 def follow(
@@ -103,7 +99,8 @@ def follow(
         experiment: what the controls say.
         uploads: this visitor's texts, sha256 of the content to path.
     """
-    return {panel.link: link_value(experiment, uploads=uploads)} | code_of(panel, experiment, (uploads or {}).values())
+    paths = (uploads or {}).values()
+    return {panel.link: link_value(experiment, uploads=uploads), panel.code: code_html(experiment, paths)}
 
 
 def link_value(
@@ -125,15 +122,21 @@ def link_value(
     return json.dumps({"query": query, "cut": cut, "address": address_of("") if os.environ.get("SPACE_HOST") else ""})
 
 
-def code_of(panel: SharePanel, experiment: Experiment, uploads: Collection[str] = ()) -> dict[Any, Any]:
-    """Return the code of an experiment.
+def code_html(experiment: Experiment, uploads: Collection[str] = ()) -> str:
+    """Return the code of an experiment; gradio's own code editor would weigh more than the rest of the page.
 
     Args:
-        panel: the panel.
         experiment: what the controls say.
         uploads: paths of this visitor's uploads.
     """
-    return {panel.command: code.command_line(experiment, uploads), panel.python: code.python_code(experiment, uploads)}
+    forms = (("Command line", code.command_line), ("Python", code.python_code))
+    return "".join(
+        f"<section class='gl-code'><header><h3 class='gl-caption'>{name}</h3>"
+        f"<button type='button' class='gl-copy-code' aria-label='Copy {name}'>Copy</button>"
+        f"<span class='gl-copied' role='status'></span></header>"
+        f"<pre tabindex='0' aria-label='{name}'>{escape(write(experiment, uploads))}</pre></section>"
+        for name, write in forms
+    )
 
 
 def shows(panel: SharePanel) -> list[gr.Component]:
