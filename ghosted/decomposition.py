@@ -29,7 +29,9 @@ SYMMETRIC = 1e-20
 """A share of A in W below this is rounding: the operator is symmetric, and its eigenvalues are real."""
 
 
-def decompose(M: Tensor, method: str, gap: range, error_by_rank: list[float] | None = None) -> Decomposition:
+def decompose(
+    M: Tensor, method: str, gap: range, error_by_rank: list[float] | None = None, *, spectra: bool = True
+) -> Decomposition:
     """Decompose W = I + M.
 
     Args:
@@ -37,6 +39,7 @@ def decompose(M: Tensor, method: str, gap: range, error_by_rank: list[float] | N
         method: whose operator it is.
         gap: the gap it repairs.
         error_by_rank: what the best operators of rank 0 … C leave there, where that is known; passed on.
+        spectra: without them only W and its shares are computed, and the spectra are empty.
 
     Returns:
         W, the shares of A in W and in M, what the smaller families hold of M, eigenvalues of W and S, rotation rates θ
@@ -49,28 +52,32 @@ def decompose(M: Tensor, method: str, gap: range, error_by_rank: list[float] | N
     held, is_hadamard = contained(M)
     if len(M) > WIDEST_DOUBLE:
         M, W, A = M.float(), W.float(), A.float()
-    stretches = torch.linalg.eigvalsh(W - A).flip(0)
-    if share < SYMMETRIC:
-        eigenvalues, turns = stretches.to(torch.complex128), stretches[:0]
-        singular = (stretches - 1).abs().sort(descending=True).values
-    else:
-        eigenvalues, turns = torch.linalg.eigvals(W), _rotations(A)
-        singular = torch.linalg.svdvals(M)
+    found = _spectra(M, W, A, share < SYMMETRIC) if spectra else [M.new_zeros(0)] * 4
+    eigenvalues, stretches, turns, singular = (values.cpu().numpy() for values in found)
     return Decomposition(
         method=method,
         gap=gap_name(gap),
         W=W.float().cpu().numpy(),
         share_antisymmetric=share,
         share_antisymmetric_M=share_M,
-        eigenvalues=eigenvalues.cpu().numpy(),
-        eigenvalues_symmetric=stretches.cpu().numpy(),
-        rotations=turns.cpu().numpy(),
-        singular_values=singular.cpu().numpy(),
+        eigenvalues=eigenvalues,
+        eigenvalues_symmetric=stretches,
+        rotations=turns,
+        singular_values=singular,
         contained=held,
         rotation="Hadamard" if is_hadamard else "cosine",
         precision="float32" if M.dtype == torch.float32 else "float64",
         error_by_rank=None if error_by_rank is None else np.asarray(error_by_rank),
     )
+
+
+def _spectra(M: Tensor, W: Tensor, A: Tensor, symmetric: bool) -> list[Tensor]:
+    """Return the eigenvalues of W and of S, the rotation rates of A, and the singular values of M."""
+    stretches = torch.linalg.eigvalsh(W - A).flip(0)
+    if symmetric:
+        singular = (stretches - 1).abs().sort(descending=True).values
+        return [stretches.to(torch.complex128), stretches, stretches[:0], singular]
+    return [torch.linalg.eigvals(W), stretches, _rotations(A), torch.linalg.svdvals(M)]
 
 
 def contained(M: Tensor) -> tuple[dict[str, float], bool]:

@@ -21,8 +21,6 @@ Cost for N fitted and H held-out tokens: 2 N L C² + (N + H) L² C K operations;
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -33,6 +31,7 @@ from torch import Tensor
 
 from ghosted import machine
 from ghosted.errors import ResourceError, TextError
+from ghosted.products import products
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.results import RecoverabilityMap
 from ghosted.solve import Spectrum
@@ -166,7 +165,7 @@ class RangeSums:
         rows = [slice(end - len(batch[0]), end) for end, batch in zip(ends, batches, strict=True)]
         # Columns: room for X_i, then D_0Ω … D_{L-1}Ω. X_i takes the place before D_iΩ, where no later start looks.
         chunk = torch.empty(int(ends[-1]), C + K * self.blocks, device=batches[0][0].device)
-        with _products(batches[0][0].dtype):
+        with products(batches[0][0].dtype):
             for batch, place in zip(batches, rows, strict=True):
                 before = batch[0].float() @ self.sketch.columns
                 for b in range(self.blocks):
@@ -244,7 +243,7 @@ def _errors(states: list[Tensor], sketch: Sketch, operators: list[Tensor]) -> tu
     gram = torch.bmm(X, X.mT)
     squared = gram.diagonal(dim1=1, dim2=2)
     error, change, post = [], [], []
-    with _products(states[0].dtype):
+    with products(states[0].dtype):
         sketched = X @ sketch.columns
         for i, M in enumerate(operators):
             alive = moved[:, i:].cummax(1).values
@@ -276,20 +275,3 @@ def _medians(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
         if seen.any():
             found[k] = np.median(part[k, seen] / whole[k, seen])
     return found
-
-
-@contextmanager
-def _bfloat16_products() -> Iterator[None]:
-    """Let float32 products read their operands as bfloat16; they still sum in float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _products(dtype: torch.dtype):
-    """Return the context for products with states of this dtype; bfloat16 only where it rounds no state."""
-    fast = dtype == torch.bfloat16 and machine.fastest_dtype() == "bfloat16"
-    return _bfloat16_products() if fast else nullcontext()

@@ -405,6 +405,8 @@ class Column:
 class Decomposition:
     """What W = I + M is made of: W = S + A with S symmetric and A antisymmetric.
 
+    While a range is being changed the four spectra are empty arrays: they follow.
+
     Attributes:
         method: whose operator it is.
         gap: its gap, by name.

@@ -15,7 +15,9 @@ from ghosted.removed import gap_name
 
 if TYPE_CHECKING:
     from ghosted.calibration import Calibration
+    from ghosted.calibration.kept import KeptStates
     from ghosted.models import LoadedModel, ModelFacts
+    from ghosted.preview import Preview
     from ghosted.texts import Slices
 
 
@@ -33,6 +35,8 @@ class Workspace:
         self._model_key: tuple[Any, ...] | None = None
         self._is_fixed = loaded is not None
         self._calibration: Calibration | None = None
+        self._at_hand: tuple[tuple[Any, ...], Calibration] | None = None
+        self._kept: tuple[Calibration, KeptStates, threading.Lock] | None = None
 
     def facts(self, experiment: Experiment) -> ModelFacts:
         """Return what is known of the experiment's model before its weights are read.
@@ -64,7 +68,7 @@ class Workspace:
 
         if self.holds(experiment):
             return self.loaded
-        self.loaded = self._calibration = None
+        self.loaded = self._calibration = self._at_hand = self._kept = None
         self.loaded = yield from models.load(
             experiment.model, revision=experiment.revision, dtype=experiment.dtype, cancel=cancel
         )
@@ -92,15 +96,49 @@ class Workspace:
             current = None
         without_states = current is not None and not len(current.stores["calibration"])
         if current is None or (without_states and needs and not current.knows(gaps, needs)):
-            self._calibration = None
+            self._calibration = self._at_hand = self._kept = None
             if not saved.restore(entry, known, gaps, needs):
                 known = yield from calibrate(
                     self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, cancel=cancel
                 )
                 saved.save(entry, known, gaps)
             self._calibration = known
+        self._at_hand = _statistics_key(experiment), self._calibration
         for gap in gaps:
             yield from self._calibration.statistics(gap, needs, cancel=cancel)
         names = {gap_name(gap) for gap in gaps}
         self._calibration.gaps = {n: s for n, s in self._calibration.gaps.items() if n in names}
         return self._calibration
+
+    def at_hand(self, experiment: Experiment) -> Calibration | None:
+        """Return the calibration that this experiment would use, if its states are kept; never waits for the lock.
+
+        Texts are compared by name: a file that has changed since is noticed by the next run.
+        """
+        at_hand = self._at_hand  # read once: the thread that holds the lock may replace it
+        if at_hand is None or at_hand[0] != _statistics_key(experiment) or not len(at_hand[1].stores["calibration"]):
+            return None
+        return at_hand[1]
+
+    def preview(self, experiment: Experiment) -> Preview | None:
+        """Return what answers for other ranges from states at hand, or ``None``; never waits for the lock.
+
+        What one preview computes serves the next; all of it goes when the calibration does.
+        """
+        from ghosted.calibration.kept import KeptStates
+        from ghosted.preview import Preview
+
+        calibration = self.at_hand(experiment)
+        if calibration is None:
+            return None
+        kept = self._kept
+        if kept is None or kept[0] is not calibration:
+            kept = self._kept = calibration, KeptStates(calibration, self.lock), threading.Lock()
+        return Preview(calibration, experiment, *kept[1:])
+
+
+def _statistics_key(experiment: Experiment) -> tuple[Any, ...]:
+    """Return the settings that decide the kept states; a text that the model writes is as long as all that is read."""
+    e = experiment
+    key = (e.model, e.revision, e.dtype, e.text, e.tokens, e.window, e.calibration_window, e.held_out, e.batch)
+    return (*key, e.seed, e.evaluate, e.windows) if "generated" in (e.text, e.held_out, *e.evaluate) else key

@@ -16,6 +16,7 @@ from torch import Tensor
 from ghosted.errors import NotDefined
 from ghosted.hadamard import rotation
 from ghosted.pruned import OF_THE_BRANCH, normalised
+from ghosted.solve import Spectrum
 
 MOMENTS = {  # name: (feature, weighted)
     "state": ("state", False),
@@ -96,6 +97,7 @@ class GapStatistics:
         if needs:  # a method's residual is read off the unweighted moments of its feature
             wanted |= {"state"} | {MOMENTS[k][0] for k in wanted}
         self._kinds = tuple(k for k in MOMENTS if k in wanted)
+        self.spectra: dict[str, Spectrum] | None = None  # kept only where a dict is put here: each is C × C
         def new(*shape: int) -> Tensor:
             return torch.zeros(*shape, dtype=torch.float64, device=device)
 
@@ -136,9 +138,7 @@ class GapStatistics:
         self.sums[f"{kind}.B"] += features.mT @ delta
 
     def _add_ratio(self, basis: str, pre: Tensor, post: Tensor) -> None:
-        before, after = pre.abs().mean(0).double(), post.abs().mean(0).double()
-        alive = before > 1e-6 * before.mean()
-        self.sums[f"ratios.{basis}"] += torch.where(alive, after / before.where(alive, torch.ones_like(before)), 1.0)
+        self.sums[f"ratios.{basis}"] += magnitude_ratio(magnitude(pre), magnitude(post))
 
     @property
     def delta_squared(self) -> float:
@@ -158,6 +158,25 @@ class GapStatistics:
             raise NotDefined(self.no_feed_forward)
         return Moments(self.sums[f"{kind}.G"], self.sums[f"{kind}.B"])
 
+    def spectrum(self, kind: str) -> Spectrum:
+        """Return the eigendecomposition of one kind's G, made once if ``spectra`` is a dict; raises as `moments`."""
+        if self.spectra is None:
+            return Spectrum(self.moments(kind).G)
+        if kind not in self.spectra:
+            self.spectra[kind] = Spectrum(self.moments(kind).G)
+        return self.spectra[kind]
+
     def ratios(self, basis: str) -> Tensor:
         """Return LinearPatch's ``(C,)`` scales d: the mean over sequences of the ratio of mean magnitudes."""
         return self.sums[f"ratios.{basis}"] / max(self.sequences, 1)
+
+
+def magnitude(states: Tensor) -> Tensor:
+    """Return the mean magnitude of each channel over a window's tokens; ``states`` is ``(t, C)``."""
+    return states.abs().mean(0).double()
+
+
+def magnitude_ratio(before: Tensor, after: Tensor) -> Tensor:
+    """Return after/before of mean magnitudes ``(…, C)``; a channel that is dead before has the ratio 1."""
+    alive = before > 1e-6 * before.mean(-1, keepdim=True)
+    return torch.where(alive, after / before.where(alive, torch.ones_like(before)), 1.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ghosted.calibration.statistics import MOMENTS, GapStatistics, Moments
 from ghosted.errors import InputError
 from ghosted.operators import Fitted, Settings
-from ghosted.solve import Spectrum
 
 
 def least_squares(statistics: GapStatistics, kind: str, settings: Settings, added_parameters: int) -> Fitted:
@@ -22,7 +21,7 @@ def least_squares(statistics: GapStatistics, kind: str, settings: Settings, adde
         InputError: ``ridge`` is ``auto`` without held-out statistics.
     """
     moments = statistics.moments(kind)
-    spectrum = Spectrum(moments.G)
+    spectrum = statistics.spectrum(kind)
     chosen = None
     if settings.ridge == "auto":
         held_out = held_out_moments(kind, settings)

@@ -35,7 +35,7 @@ def fit(statistics, settings: Settings) -> Fitted:
     rank = default_rank(width) if settings.rank is None else settings.rank
     check_rank(rank, width)
     moments = statistics.moments("state")
-    spectrum = Spectrum(moments.G)
+    spectrum = statistics.spectrum("state")
     ridge, chosen = settings.ridge, None
     if ridge == "auto":
         held_out = held_out_moments("state", settings)

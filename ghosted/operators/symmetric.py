@@ -25,7 +25,7 @@ def fit(statistics, settings: Settings) -> Fitted:
         InputError: ``ridge`` is ``auto`` without held-out statistics.
     """
     moments = statistics.moments("state")
-    spectrum = Spectrum(moments.G)
+    spectrum = statistics.spectrum("state")
     cross, chosen, ridge = spectrum.rotated(moments.B), None, settings.ridge
     if ridge == "auto":
         held_out = held_out_moments("state", settings)
