@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
@@ -19,7 +20,7 @@ from analysis.session import Sessions
 from analysis.settings import FIELDS, experiment_from, refuse_paths
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
-from ghosted.results import Update
+from ghosted.results import Run, Update
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class Live:
         """Show the numbers once they are known."""
         return await self._draw("scores", request.session_hash)
 
+    async def ranges(self, request: gr.Request) -> dict[Any, Any]:
+        """Add the recoverability map once it is drawn."""
+        return await self._draw("map", request.session_hash)
+
     async def finish(self, request: gr.Request) -> dict[Any, Any]:
         """Give the buttons back at the end of the run."""
         if (job := self.runner.claim(request.session_hash, "end")) is None:
@@ -114,7 +119,8 @@ class Live:
 
     def from_map(self, value: str) -> dict[Any, Any]:
         """Follow the map."""
-        return self._by_hand(layer_map.from_map(self.panels.layer_map, value))
+        forms = layer_map.from_map(self.panels.layer_map, value)
+        return forms | {self.panels.controls.criterion: layer_map.criterion_of(value)}
 
     def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
         """Follow the two numbers."""
@@ -183,11 +189,16 @@ class Live:
             return status.show(panels.status, update.run, session.failed)
 
 
+def _of_record(show: Callable[[Any, Any], dict[Any, Any]]) -> Callable[[Any, Run, Any], dict[Any, Any]]:
+    return lambda panel, run, session: show(panel, SimpleNamespace(run=run))
+
+
 SHOWS = {
-    "similarity": (("layer_map", layer_map.show), ("similarity", similarity.show)),
+    "similarity": (("layer_map", _of_record(layer_map.show)), ("similarity", similarity.show)),
     "boundary": (("boundary", boundary.show),),
     "decomposition": (("decomposition", decomposition.show),),
     "scores": (("generations", generations.show_numbers),),
+    "map": (("layer_map", _of_record(layer_map.show_ranges)),),
 }
 """Which panels show which part of a run."""
 

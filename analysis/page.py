@@ -47,7 +47,7 @@ def look_and_feel() -> dict[str, Any]:
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "Liberation Mono", "monospace")
     theme = gr.themes.Base(primary_hue="violet", neutral_hue="zinc", font=sans, font_mono=mono, radius_size="sm")
     return {
-        "theme": theme, "css_paths": [ASSETS / "app.css"], "footer_links": ["settings"], "run_history": False,
+        "theme": theme, "css_paths": sorted(ASSETS.glob("*.css")), "footer_links": ["settings"], "run_history": False,
         "enable_monitoring": False, "max_file_size": "50mb",
     }
 
@@ -61,7 +61,7 @@ def _place() -> Panels:
             side = controls.build()
         with gr.Column(elem_classes="gl-main", min_width=320, scale=1):
             with gr.Row(elem_classes="gl-first", equal_height=True):
-                with gr.Column(elem_classes="gl-panel", min_width=320, scale=4):
+                with gr.Column(elem_classes="gl-panel", min_width=320, scale=5):
                     blocks = layer_map.build()
                 with gr.Column(elem_classes="gl-panel", min_width=320, scale=5):
                     left = boundary.build()
@@ -87,24 +87,18 @@ def _wire(page: gr.Blocks, panels: Panels, live: Live) -> None:
     # yield, and a plot that is still being mounted then loses its value.
     drawn = started
     for part, draw in (("similarity", live.similarity), ("boundary", live.boundary),
-                       ("decomposition", live.decomposition), ("scores", live.scores)):
+                       ("decomposition", live.decomposition), ("scores", live.scores), ("map", live.ranges)):
         drawn = drawn.then(draw, None, panels.outputs(part), **watching)
     drawn.then(live.finish, None, [side.run, side.stop], **watching)
     side.stop.click(live.stop, None, [panels.status.line], **PRIVATE)
     page.unload(live.leave)
 
-    forms = [blocks.first, blocks.last, blocks.remove, blocks.problem]
-    blocks.map.pick(live.from_map, [blocks.map], [*forms, side.criterion], **LATEST)
-    gr.on([blocks.first.input, blocks.last.input], live.from_numbers, [blocks.first, blocks.last, blocks.map],
-          [blocks.map, blocks.remove, blocks.problem, side.criterion], **LATEST)
-    # Not its input event: gradio fires that for typed letters only, not for what is deleted or pasted.
-    blocks.remove.change(live.from_text, [blocks.remove, blocks.map],
-                         [blocks.map, blocks.first, blocks.last, blocks.problem, side.criterion],
-                         js=layer_map.BY_A_PERSON, **LATEST)
+    layer_map.wire(blocks, live)
     if not DEFAULT.remove:  # an empty number opens as 0, which is a block
         page.load(None, None, [blocks.first, blocks.last], js="() => [null, null]", **PRIVATE)
 
-    side.model.change(live.describe, [side.model, blocks.remove], [side.facts, blocks.map, *forms], **LATEST)
+    forms = [blocks.map, blocks.first, blocks.last, blocks.remove, blocks.problem]
+    side.model.change(live.describe, [side.model, blocks.remove], [side.facts, *forms], **LATEST)
     side.upload.upload(live.upload, [side.upload], [side.text], **PRIVATE)
     side.criterion.change(live.criterion, [side.criterion], [side.count], **PRIVATE)
     panels.decomposition.method.input(live.operator, [panels.decomposition.method],

@@ -156,10 +156,7 @@ class _Pipeline:
         held_out = getattr(criteria.criterion(self.experiment.criterion), "NEEDS_HELD_OUT", False)
         held_out = held_out or self.experiment.distill or {"boundary", "scores", "map"} & set(parts)
         with self._timed("texts"):
-            return (yield from texts.slices(
-                self.experiment, source, self.cancel,
-                only_calibration=not held_out,
-            ))
+            return (yield from texts.slices(self.experiment, source, self.cancel, only_calibration=not held_out))
 
     def _fit(self, calibration: Calibration) -> Steps[None]:
         from ghosted.fitting import fit_gaps
