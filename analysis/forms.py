@@ -24,7 +24,8 @@ class Forms:
 
     def from_map(self, value: str) -> dict[Any, Any]:
         """Follow the map."""
-        return self._by_hand(layer_map.from_map(self.layout.layer_map, value))
+        forms = layer_map.from_map(self.layout.layer_map, value)
+        return forms | {self.layout.controls.criterion: layer_map.criterion_of(value)}
 
     def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
         """Follow the two numbers."""

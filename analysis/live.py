@@ -151,9 +151,10 @@ class Live:
     def show(self, record: Record, session: Session, part: str | None = None) -> dict[Any, Any]:
         """Return the updates of the panels that show ``part`` of a record, all of them by default, and the notices."""
         shown: dict[Any, Any] = {}
-        for name in panels.showing(part) if part else panels.PANELS:
+        shows = panels.showing(part) if part else {name: panels.module(name).show for name in panels.PANELS}
+        for name, show in shows.items():
             try:
-                shown |= panels.module(name).show(self.layout.panels[name], record)
+                shown |= show(self.layout.panels[name], record)
             except Exception:  # a picture that cannot be drawn must not take the others with it
                 logging.getLogger(__name__).exception("the panel %s could not be drawn", name)
                 title = name.replace("_", " ")

@@ -12,7 +12,7 @@ from analysis import library, panels, precomputed
 from analysis.forms import Forms
 from analysis.live import Layout, Live
 from analysis.opening import Opening
-from analysis.panels import bus, controls, layer_map, share, status
+from analysis.panels import bus, controls, share, status
 from analysis.runner import RunFunction
 from analysis.session import Session
 from analysis.sharing import Sharing
@@ -23,7 +23,7 @@ LEAD = "Cut layers out of a language model, and see how far one linear map bring
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
 LATEST = PRIVATE | {"trigger_mode": "always_last"}
 WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
-DRAWN = ("similarity", "boundary", "decomposition", "scores")
+DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 """The parts of a run in the order in which they become known; the texts are followed on their own."""
 
 
@@ -41,7 +41,8 @@ def build_page(
         layout = _place()
         live = Live(layout, run_function or library.run, describe or library.describe, local_paths)
         _wire_run(page, layout, live)
-        _wire_forms(layout, Forms(live))
+        live.forms = Forms(live)
+        _wire_forms(layout, live.forms)
         _wire_opening(page, layout, Opening(live), live)
         for name, panel in layout.panels.items():
             if hasattr(panels.module(name), "wire"):
@@ -72,7 +73,7 @@ def _place() -> Layout:
             side = controls.build()
         with gr.Column(elem_classes="gl-main", elem_id="gl-main", min_width=320, scale=1):
             with gr.Row(elem_classes="gl-first", equal_height=True):
-                for scale, name in zip((4, 5), panels.FIRST, strict=True):
+                for scale, name in zip((5, 5), panels.FIRST, strict=True):
                     with _frame(name, min_width=320, scale=scale):
                         placed[name] = panels.module(name).build()
                         if name == panels.FIRST[-1]:
@@ -120,13 +121,6 @@ def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> None:
 def _wire_forms(layout: Layout, forms: Forms) -> None:
     side, blocks = layout.controls, layout.layer_map
     written = [blocks.first, blocks.last, blocks.remove, blocks.problem]
-    blocks.map.pick(forms.from_map, [blocks.map], [*written, side.criterion], **LATEST)
-    gr.on([blocks.first.input, blocks.last.input], forms.from_numbers, [blocks.first, blocks.last, blocks.map],
-          [blocks.map, blocks.remove, blocks.problem, side.criterion], **LATEST)
-    # Not its input event: gradio fires that for typed letters only, not for what is deleted or pasted.
-    blocks.remove.change(forms.from_text, [blocks.remove, blocks.map],
-                         [blocks.map, blocks.first, blocks.last, blocks.problem, side.criterion],
-                         js=layer_map.BY_A_PERSON, **LATEST)
     # A person's choice only: a link that names a model of the Hub must not fetch anything.
     side.model.input(forms.describe, [side.model, side.tokens, blocks.remove], [side.facts, blocks.map, *written],
                      **LATEST)

@@ -13,7 +13,7 @@ import numpy as np
 from ghosted.experiment import Experiment
 from ghosted.removed import RemovedBlocks
 
-PARTS = ("similarity", "boundary", "decomposition", "scores", "columns")
+PARTS = ("similarity", "boundary", "decomposition", "scores", "columns", "map")
 """The parts of a run in the order they appear."""
 
 
@@ -474,6 +474,7 @@ class Run:
         removed: the removed blocks (chosen, if a criterion chose them).
         choice: the criterion's choice, if one was asked for.
         similarity: of all pairs of states.
+        ranges: the recoverability map of all ranges of blocks, once it is drawn.
         dense_perplexity: of the original, by text name.
         methods: one entry per method, in the order asked for.
         profile: where the error at the (first) boundary lies.
@@ -493,6 +494,7 @@ class Run:
     removed: RemovedBlocks = field(default_factory=RemovedBlocks)
     choice: Choice | None = None
     similarity: Similarity | None = None
+    ranges: RecoverabilityMap | None = None
     dense_perplexity: dict[str, float] = field(default_factory=dict)
     methods: list[MethodResult] = field(default_factory=list)
     profile: BoundaryProfile | None = None

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ghosted import criteria, operators
-from ghosted.errors import NotDefined
+from ghosted.errors import NotDefined, ResourceError, TextError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.registry import listing
@@ -88,6 +88,9 @@ class _Pipeline:
         if "scores" in parts:
             yield from self._scores()
             yield Update("scores", self.run)
+        if "map" in parts:
+            yield from self._map(calibration)
+            yield Update("map", self.run)
         return self.run
 
     @contextmanager
@@ -129,9 +132,12 @@ class _Pipeline:
                 evidence = criteria.Evidence(calibration.similarity, calibration, experiment.seed, self.cancel)
                 run.choice = yield from criteria.choose(experiment.criterion, evidence, experiment.count)
                 run.removed = RemovedBlocks.parse(run.choice.remove, loaded.blocks)
+                run.ranges = calibration.ranges
                 calibration = yield from self.workspace.calibration(
                     experiment, self.slices, run.removed.gaps, needs, self.cancel
                 )
+                calibration.ranges = run.ranges  # also where it had to be made anew, on the same windows
+            run.ranges = calibration.ranges
         return calibration
 
     def _early_slices(self, facts: ModelFacts, parts: tuple[str, ...]) -> Steps[Slices | None]:
@@ -149,11 +155,9 @@ class _Pipeline:
         from ghosted import texts
 
         held_out = getattr(criteria.criterion(self.experiment.criterion), "NEEDS_HELD_OUT", False)
+        held_out = held_out or self.experiment.distill or {"boundary", "scores", "map"} & set(parts)
         with self._timed("texts"):
-            return (yield from texts.slices(
-                self.experiment, source, self.cancel,
-                only_calibration=not (held_out or self.experiment.distill or {"boundary", "scores"} & set(parts)),
-            ))
+            return (yield from texts.slices(self.experiment, source, self.cancel, only_calibration=not held_out))
 
     def _fit(self, calibration: Calibration) -> Steps[None]:
         from ghosted.fitting import fit_gaps
@@ -321,6 +325,15 @@ class _Pipeline:
                     entry.damage[name] = math.log(result.perplexity / dense.perplexity)
                     entry.downstream = entry.downstream or result.downstream
         self._warn_of_harm()
+
+    def _map(self, calibration: Calibration) -> Steps[None]:
+        from ghosted.drawn_map import drawn_map
+
+        with self._timed("map"):
+            try:
+                self.run.ranges = yield from drawn_map(calibration, self.experiment.seed, self.cancel)
+            except (ResourceError, TextError) as reason:  # everything else is there; only this picture is missing
+                self.run.warnings.append(str(reason))
 
     def _protocol(self, windows: Windows, scored: int, same_source: bool) -> Protocol:
         return Protocol(

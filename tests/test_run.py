@@ -49,7 +49,7 @@ def test_every_part_arrives_in_order_and_the_json_has_the_agreed_shape(text):
     events = []
     finished = drain(run(experiment(text, prompt="It is", max_new_tokens=5), workspace()), events.append)
     parts = [e.part for e in events if isinstance(e, Update)]
-    assert list(dict.fromkeys(parts)) == ["similarity", "boundary", "decomposition", "columns", "scores"]
+    assert list(dict.fromkeys(parts)) == ["similarity", "boundary", "decomposition", "columns", "scores", "map"]
     assert {"calibrating", "scoring"} <= {e.stage for e in events if isinstance(e, Progress)}
     assert finished.self_check is True
     assert [c.method for c in finished.columns] == ["original", *DEFAULT_METHODS]

@@ -2,14 +2,14 @@
 
 A panel module states ``PART``, the part of a run that it shows (of :data:`ghosted.results.PARTS`), and has ``build()``,
 which creates its components and returns them as a dataclass, and ``show(panel, record)``, which returns the updates of
-its components for a record. One with events of its own has ``wire(panel, live)``. Adding a panel is one file, and its
-name in :data:`PANELS`.
+its components for a record. One with events of its own has ``wire(panel, live)``, one that shows something of further
+parts ``ALSO``, their shows by part. Adding a panel is one file, and its name in :data:`PANELS`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from types import ModuleType
 from typing import Any
@@ -33,6 +33,12 @@ def components(panel: Any) -> Iterator[Any]:
         yield from part.values() if isinstance(part, dict) else (part,)
 
 
-def showing(part: str) -> list[str]:
-    """Return the names of the panels that show one part of a run."""
-    return [name for name in PANELS if part == module(name).PART]
+def showing(part: str) -> dict[str, Callable[[Any, Any], dict[Any, Any]]]:
+    """Return what shows one part of a run: by the panel's name, its ``show`` or what it has for further parts."""
+    found = {}
+    for name in PANELS:
+        panel = module(name)
+        show = panel.show if part == panel.PART else getattr(panel, "ALSO", {}).get(part)
+        if show is not None:
+            found[name] = show
+    return found

@@ -1,34 +1,51 @@
-"""Which blocks go? The layer map with its number and text forms, all three always the same range."""
+"""Which blocks go? The layer map with its number and text forms, all three always the same choice."""
 
 from __future__ import annotations
 
-import base64
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import numpy as np
 
+from analysis.map_value import found_value, inclusive, map_value, removed_of
+from analysis.names import choices
 from analysis.palette import DIVERGING
 from analysis.panels import parts
 from analysis.record import Record
 from analysis.settings import DEFAULT, DEFAULT_BLOCKS
+from ghosted import criteria
 from ghosted.errors import InputError
 from ghosted.removed import RemovedBlocks
-from ghosted.results import Similarity
 
 PART = "similarity"
 READING = (
-    "A cell is how alike two states are; removing blocks joins the two at the marked corner. Drag on the strip or pick "
-    "a cell; arrow keys move the range, Shift extends it."
+    "A cell is a pair of states; removing the blocks between the two joins them there. The deeper the orange, the "
+    "sooner they can go."
 )
 BY_A_PERSON = "(text, map) => [document.activeElement?.closest('#gl-remove') ? text : null, map]"
 """Keeps the text form's changes by the page itself from coming back, late, as if somebody had written them."""
 
+TOLD = "(name, map) => JSON.stringify({{...JSON.parse(map), {0}}})"
+"""Tells the map, in the browser alone, what another control says."""
+
+VIEWS = (
+    ("similarity", "similarity", "how alike two states are, the mean cosine over tokens"),
+    ("before", "error before", "error without a repair, relative to the state, of the median held-out token"),
+    ("left", "error after", "error that ghosted leaves, relative to the state, of the median held-out token"),
+    ("after", "share left", "share of the error that ghosted leaves; above 1 the repair does harm"),
+)
+"""The pictures: the numbers' name, the button, and what they are."""
+
 ASSETS = Path(__file__).parents[2] / "assets"
+SCRIPTS = ("selection", "state", "picture", "marks", "criteria", "hands")
+"""The files of ``assets/layer_map``, in the order in which they are joined to one script."""
+
+DASHES = ("6 3", "1.5 2.5", "9 3 2 3", "3 3", "12 4")
+"""How the outlines of the criteria's own choices are told apart, on the map and in their legend."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ def build() -> LayerMap:
     removed = RemovedBlocks.parse(DEFAULT.remove)
     gap = removed.gaps[0] if removed.gaps else None
     parts.heading("Which blocks go?", READING)
-    svg = layer_map(map_value(DEFAULT_BLOCKS, removed))
+    svg = layer_map(map_value(DEFAULT_BLOCKS, removed, criterion=DEFAULT.criterion, count=DEFAULT.count))
     with gr.Row(elem_classes="gl-range"):
         first, last = (
             gr.Number(block, label=label, precision=0, minimum=0, min_width=90, placeholder="none")
@@ -59,55 +76,68 @@ def build() -> LayerMap:
 
 
 def layer_map(value: str) -> gr.HTML:
-    """Return the map as a component: an SVG drawn by ``assets/layer_map.js``, with a ``pick`` event."""
+    """Return the map as a component: an SVG drawn by ``assets/layer_map/*.js``, with a ``pick`` event."""
     scale = [[at, *(int(colour[i : i + 2], 16) for i in (1, 3, 5))] for at, colour in DIVERGING]
-    template = (
-        f"<div class='gl-map' data-scale='{json.dumps(scale)}'>"
-        "<svg viewBox='0 0 400 424' tabindex='0' role='slider' aria-orientation='horizontal' aria-valuemin='0'></svg>"
-        "<p class='gl-map-says'></p><p class='gl-map-hover' aria-hidden='true'></p></div>"
+    views = "".join(
+        f"<button type='button' role='radio' aria-checked='{str(not at).lower()}' data-view='{name}' "
+        f"data-says='{_literal(says)}' tabindex='{-1 if at else 0}'>{_literal(label)}</button>"
+        for at, (name, label, says) in enumerate(VIEWS)
     )
-    return gr.HTML(value, html_template=template, js_on_load=(ASSETS / "layer_map.js").read_text("utf-8"),
-                   elem_id="gl-map", apply_default_css=False)
-
-
-def map_value(blocks: int, removed: RemovedBlocks, similarity: Similarity | None = None) -> str:
-    """Return what the map shows as JSON; the ``(L+1, L+1)`` cosine goes as base64 of 16-bit integers."""
-    cosine = None
-    if similarity is not None:
-        scaled = np.round(np.nan_to_num(similarity.cosine) * 10_000).astype("<i2")
-        cosine = base64.b64encode(scaled.tobytes()).decode()
-    return json.dumps({"blocks": blocks, "gaps": _inclusive(removed), "cosine": cosine})
+    template = (
+        f"<div class='gl-map' data-scale='{json.dumps(scale)}' data-dashes='{json.dumps(DASHES)}'>"
+        f"<div class='gl-map-views' role='radiogroup' aria-label='What the map shows'>{views}</div>"
+        "<svg class='gl-map-svg' viewBox='0 0 400 480' tabindex='0' role='slider' aria-orientation='horizontal' "
+        "aria-valuemin='0' aria-keyshortcuts='ArrowLeft ArrowRight Shift+ArrowLeft Shift+ArrowRight Home End Plus "
+        "Insert Delete Backspace [ ]' aria-describedby='gl-map-help'></svg>"
+        "<p class='gl-map-legend' aria-hidden='true'><span></span><i></i><span></span></p>"
+        "<div class='gl-map-line'><p class='gl-map-says' aria-live='polite'></p><span>"
+        "<button type='button' class='gl-map-add' aria-label='Add a gap' title='Add a gap'>+</button>"
+        "<button type='button' class='gl-map-drop' aria-label='Remove the active gap' title='Remove the active gap'>"
+        "\u2212</button></span></div>"
+        "<p class='gl-map-hover' id='gl-map-help' aria-live='off'></p>"
+        f"<div class='gl-map-criteria' role='group' aria-label='Let a criterion choose'>{''.join(_chips(True))}"
+        f"<details><summary class='gl-map-more'></summary><div>{''.join(_chips(False))}</div></details></div></div>"
+    )
+    script = "".join((ASSETS / "layer_map" / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    return gr.HTML(value, html_template=template, js_on_load=script, elem_id="gl-map", apply_default_css=False)
 
 
 def accepted(panel: LayerMap, forms: dict[Any, Any]) -> bool:
-    """Return whether the forms' updates carry a range, rather than only what is wrong with what was written."""
+    """Return whether the forms' updates carry a choice, rather than only what is wrong with what was written."""
     return any(part is not panel.problem for part in forms)
 
 
+def criterion_of(value: str) -> str:
+    """Return who chose what the map shows: a criterion whose button was pressed, else ``manual``."""
+    name = json.loads(value).get("criterion", "manual")
+    return name if name in criteria.criteria() else "manual"
+
+
 def from_map(panel: LayerMap, value: str) -> dict[Any, Any]:
-    """Write a range picked on the map into the numbers and the text."""
-    gaps = json.loads(value)["gaps"]
-    removed = RemovedBlocks.of(block for first, last in gaps for block in range(first, last + 1))
-    return _forms(panel, removed) | {panel.problem: ""}
+    """Write what was picked on the map into the numbers, which are the active gap's, and the text."""
+    now = json.loads(value)
+    return _forms(panel, removed_of(now["gaps"]), now.get("active", 0)) | {panel.problem: ""}
 
 
 def from_numbers(panel: LayerMap, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
-    """Write the two numbers into the map and the text."""
+    """Write the two numbers into the map, as its active gap, and into the text."""
     if first is None or last is None:
         return {panel.problem: ""}
-    text = f"{first:.0f}-{last:.0f}"
-    return _try(panel, text, value, lambda removed: {panel.remove: str(removed)})
+    now = json.loads(value)
+    others = [gap for at, gap in enumerate(now["gaps"]) if at != now.get("active", 0)]
+    text = ",".join([f"{first:.0f}-{last:.0f}", *(f"{a}-{b}" for a, b in others)])
+    return _try(panel, text, now, lambda removed: {panel.remove: str(removed)}, int(first))
 
 
 def from_text(panel: LayerMap, text: str | None, value: str) -> dict[Any, Any]:
     """Write the text form into the map and the numbers; ``None``, or what the map shows already, changes nothing."""
     if text is None:
         return {panel.problem: gr.skip()}
-    return _try(panel, text, value, lambda removed: _forms(panel, removed, text=False))
+    return _try(panel, text, json.loads(value), lambda removed: _forms(panel, removed, text=False))
 
 
 def resize(panel: LayerMap, blocks: int, text: str) -> dict[Any, Any]:
-    """Draw an empty map for another model; a range that does not fit it is dropped."""
+    """Draw an empty map for another model; a choice that does not fit it is dropped."""
     try:
         removed = RemovedBlocks.parse(text, blocks)
     except InputError:
@@ -116,36 +146,82 @@ def resize(panel: LayerMap, blocks: int, text: str) -> dict[Any, Any]:
 
 
 def show(panel: LayerMap, record: Record) -> dict[Any, Any]:
-    """Show the similarities and, where a criterion chose, its blocks."""
+    """Show a run's similarities and its blocks; what was picked since it was started stands."""
     run = record.run
-    shown = {panel.map: map_value(run.blocks, run.removed, run.similarity)}
-    return shown | (_forms(panel, run.removed) | {panel.problem: ""} if run.choice is not None else {})
+    return {panel.map: found_value(run), panel.problem: ""} | _forms(panel, run.removed)
+
+
+def show_ranges(panel: LayerMap, record: Record) -> dict[Any, Any]:
+    """Add the recoverability map to what is shown, and leave the choice alone."""
+    return {panel.map: found_value(record.run, choice=False)}
 
 
 def set_range(panel: LayerMap, removed: RemovedBlocks, record: Record | None) -> dict[Any, Any]:
-    """Choose blocks in all three forms, on the similarities of ``record`` where they are of the same model."""
-    run = record.run if record is not None else None
-    blocks = run.blocks if run else DEFAULT_BLOCKS
-    value = map_value(blocks, removed, run and run.similarity)
+    """Choose blocks in all three forms, on the numbers of ``record`` where they are of the same model."""
+    if record is None:
+        value = map_value(DEFAULT_BLOCKS, removed)
+    else:
+        run = record.run
+        value = map_value(run.blocks, removed, run.similarity, ranges=run.ranges, choice=run.choice)
     return {panel.map: value, panel.problem: ""} | _forms(panel, removed)
 
 
-def _try(panel: LayerMap, text: str, value: str, forms: Any) -> dict[Any, Any]:
-    now = json.loads(value)
+ALSO = {"map": show_ranges}
+"""What the panel shows of further parts of a run."""
+
+
+def wire(panel: LayerMap, live: Any) -> None:
+    """Wire the map, its forms, and what the other controls tell it."""
+    side, handlers = live.layout.controls, live.forms
+    private = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+    latest = private | {"trigger_mode": "always_last"}
+    forms = [panel.first, panel.last, panel.remove, panel.problem]
+    panel.map.pick(handlers.from_map, [panel.map], [*forms, side.criterion], **latest)
+    gr.on([panel.first.input, panel.last.input], handlers.from_numbers, [panel.first, panel.last, panel.map],
+          [panel.map, panel.remove, panel.problem, side.criterion], **latest)
+    # Not its input event: gradio fires that for typed letters only, not for what is deleted or pasted.
+    panel.remove.change(handlers.from_text, [panel.remove, panel.map],
+                        [panel.map, panel.first, panel.last, panel.problem, side.criterion], js=BY_A_PERSON, **latest)
+    for control, key in ((side.criterion, "criterion"), (side.count, "count")):
+        for event, tells in ((control.change, f"{key}: name"), (control.input, f"{key}: name, follow: true")):
+            event(None, [control, panel.map], [panel.map], js=TOLD.format(tells), **private)
+    side.run.click(None, [side.criterion, panel.map], [panel.map], js=TOLD.format("asked: true"), **private)
+
+
+def _chips(at_hand: bool) -> Iterator[str]:
+    """Yield a button for each criterion of the registry, with a legend where its own choice is outlined."""
+    outlined = 0
+    for label, name in choices("ghosted.criteria"):
+        if name == "manual" or criteria.reads_similarity(name) != at_hand:
+            continue
+        legend, known = "", ""
+        if at_hand:
+            legend = f"<svg width='20' height='8' aria-hidden='true'><path d='M1 4H19' stroke-dasharray='" \
+                     f"{DASHES[outlined % len(DASHES)]}'/></svg>"
+            known = f" data-outline='{outlined}'"
+            outlined += 1
+        yield (f"<button type='button' class='gl-chip' aria-pressed='false' data-criterion='{_literal(name)}' "
+               f"data-label='{_literal(label)}'{known}>{legend}{_literal(label)}</button>")
+
+
+def _literal(text: str) -> str:
+    """Return text for an HTML template, in which braces, dollars, backticks and backslashes would be code."""
+    return "".join(f"&#{ord(sign)};" if sign in "{}$`\\" else sign for sign in escape(text))
+
+
+def _try(panel: LayerMap, text: str, now: dict[str, Any], forms: Any, first: int | None = None) -> dict[Any, Any]:
     try:
         removed = RemovedBlocks.parse(text, now["blocks"])
     except InputError as error:
         return {panel.problem: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
-    if _inclusive(removed) == now["gaps"]:
+    if inclusive(removed) == now["gaps"]:
         return {panel.problem: ""}
-    return {panel.map: json.dumps(now | {"gaps": _inclusive(removed)}), panel.problem: ""} | forms(removed)
+    active = next((at for at, gap in enumerate(removed.gaps) if first in gap), 0)
+    changed = {"gaps": inclusive(removed), "active": active, "criterion": "manual"}
+    return {panel.map: json.dumps(now | changed), panel.problem: ""} | forms(removed)
 
 
-def _forms(panel: LayerMap, removed: RemovedBlocks, text: bool = True) -> dict[Any, Any]:
-    gap = removed.gaps[0] if removed.gaps else None
+def _forms(panel: LayerMap, removed: RemovedBlocks, active: int = 0, text: bool = True) -> dict[Any, Any]:
+    gap = removed.gaps[active] if active < len(removed.gaps) else None
     numbers = {panel.first: gap.start if gap else None, panel.last: gap.stop - 1 if gap else None}
     return numbers | ({panel.remove: str(removed)} if text else {})
-
-
-def _inclusive(removed: RemovedBlocks) -> list[list[int]]:
-    return [[gap.start, gap.stop - 1] for gap in removed.gaps]

@@ -53,7 +53,7 @@ class Calibration:
         similarity: of all pairs of states, on the calibration windows.
         gaps: statistics of gaps by name, on the calibration windows.
         stores: kept states, by split.
-        ranges: the recoverability map, where the criterion of that name has drawn it.
+        ranges: the recoverability map, once it is drawn (:mod:`ghosted.drawn_map`).
         batch: windows per forward pass.
     """
 

@@ -58,6 +58,25 @@ def criteria() -> dict[str, ModuleType]:
     return members(PACKAGE)
 
 
+def reads_similarity(name: str) -> bool:
+    """Return whether a criterion chooses from the similarities alone: such a one states no cost."""
+    return not hasattr(criterion(name), "cost")
+
+
+def at_hand(name: str, similarity: Similarity, count: int) -> Choice | None:
+    """Return what a criterion chooses from the similarities alone, at once.
+
+    ``None`` where it needs the model, where it may not remove ``count`` blocks, and for ``manual``, which never does.
+    """
+    if not reads_similarity(name):
+        return None
+    try:
+        check(name, count, similarity.blocks)
+        return criterion(name).choose(Evidence(similarity), count)
+    except InputError:
+        return None
+
+
 def choose(name: str, evidence: Evidence, count: int) -> Steps[Choice]:
     """Let the criterion ``name`` choose ``count`` blocks; says what that costs before it starts.
 

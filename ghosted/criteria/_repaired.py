@@ -9,13 +9,11 @@ import numpy as np
 import torch
 
 from ghosted.calibration import not_finite
-from ghosted.criteria import Evidence, best_of
+from ghosted.criteria import best_of
 from ghosted.criteria._removal import mean_losses
-from ghosted.progress import Steps
 from ghosted.pruned import Repair, pruned_view
-from ghosted.recoverability import recoverability_map
 from ghosted.removed import RemovedBlocks
-from ghosted.results import Choice, RecoverabilityMap
+from ghosted.results import Choice
 from ghosted.scores.perplexity import Loss
 from ghosted.states import Resumed
 
@@ -35,16 +33,6 @@ def scored_windows(calibration: Calibration, tokens: int) -> Windows:
     """Return the first held-out windows that make up about ``tokens`` tokens."""
     windows = calibration.splits["held_out"]
     return windows.first(max(1, tokens // windows.window))
-
-
-def drawn_map(evidence: Evidence) -> Steps[RecoverabilityMap]:
-    """Return the recoverability map, drawn once for a calibration."""
-    calibration = evidence.calibration
-    if calibration.ranges is None:
-        calibration.ranges = yield from recoverability_map(
-            calibration, windows=kept_windows(calibration), seed=evidence.seed, cancel=evidence.cancel
-        )
-    return calibration.ranges
 
 
 def lowest_loss(

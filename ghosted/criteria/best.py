@@ -30,7 +30,8 @@ from ghosted import operators
 from ghosted.criteria import Evidence, check_count
 from ghosted.criteria import recoverability as by_range
 from ghosted.criteria._removal import mean_losses, removal_cost
-from ghosted.criteria._repaired import RepairedModel, drawn_map, kept_windows, lowest_loss, scored_windows
+from ghosted.criteria._repaired import RepairedModel, kept_windows, lowest_loss, scored_windows
+from ghosted.drawn_map import drawn_map
 from ghosted.progress import Stage, Steps, drain
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, Cost
@@ -70,7 +71,7 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     """
     calibration, cancel = evidence.calibration, evidence.cancel
     check_count(count, calibration.loaded.blocks)
-    ranges = yield from drawn_map(evidence)
+    ranges = yield from drawn_map(calibration, evidence.seed, evidence.cancel)
     wanted = max(1, FITTED_TOKENS // calibration.splits["calibration"].window)
     part = yield from calibration.part(min(wanted, kept_windows(calibration) or wanted), cancel)
     singles = [

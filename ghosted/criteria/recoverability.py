@@ -28,7 +28,8 @@ from ghosted import operators
 from ghosted.calibration.statistics import Boundary
 from ghosted.criteria import Evidence, check_count
 from ghosted.criteria._removal import removal_cost
-from ghosted.criteria._repaired import RepairedModel, drawn_map, kept_windows, lowest_loss, scored_windows
+from ghosted.criteria._repaired import RepairedModel, kept_windows, lowest_loss, scored_windows
+from ghosted.drawn_map import drawn_map
 from ghosted.progress import Stage, Steps, settled
 from ghosted.pruned import Repair
 from ghosted.recoverability import HELD_OUT_TOKENS, memory_bytes
@@ -73,7 +74,7 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     """
     calibration = evidence.calibration
     check_count(count, calibration.loaded.blocks)
-    starts = shortlist((yield from drawn_map(evidence)), count)
+    starts = shortlist((yield from drawn_map(calibration, evidence.seed, evidence.cancel)), count)
     gaps = [range(start, start + count) for start in starts]
     repairs = yield from _fit(calibration, gaps, evidence)
     losses = yield from _losses(calibration, repairs, evidence)
