@@ -119,7 +119,7 @@ def method_result(name: str, gap: range, blocks: int = BLOCKS) -> MethodResult:
         return MethodResult(name, None, {}, {"python-docs": DENSE}, {"python-docs": 0.0})
     calibration, held_out, median, perplexity = LEFT[name]
     states = [gap.stop, *range(gap.stop + 1, blocks + 1)]
-    below = [Downstream(s, median * (0.9 + 0.02 * k), 0.9 - 0.01 * k) for k, s in enumerate(states)]
+    below = [Downstream(s, median * (0.9 + 0.02 * k), 1.0 - 0.1 * median - 0.01 * k) for k, s in enumerate(states)]
     return MethodResult(
         name, Residual(calibration, held_out, median), {}, {"python-docs": perplexity},
         {"python-docs": float(np.log(perplexity / DENSE))}, below, 0 if name == "none" else 331_776,

@@ -30,7 +30,7 @@ def downstream_cosine(methods: Sequence[MethodResult]) -> go.Figure:
 
 def _lines(methods: Sequence[MethodResult], value: str) -> go.Figure:
     measured = [method for method in methods if method.downstream]
-    figure = blank(max(320, 240 + 20 * len(measured)))  # a legend of one line per method, at most, on a phone
+    figure = blank(max(320, 60 + 38 * len(measured)))  # a legend gets half of it at most, one line per method
     for method in measured:
         style = look(method.method)
         figure.add_scatter(

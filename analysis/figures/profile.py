@@ -78,14 +78,15 @@ def size_lines(profile: BoundaryProfile) -> go.Figure:
                 **({"marker": {"symbol": style.symbol, "size": 7}} | more),
             )
     figure.add_hline(y=1, line={"color": LINE, "dash": "dash", "width": 1.5})
-    figure.update_xaxes(title_text="calibration tokens", type="log", tickmode="array", tickvals=ticks,
+    title = "calibration tokens" + " (1k = 1,024)" * any(_thousands(n).endswith("k") for n in ticks)
+    figure.update_xaxes(title_text=title, type="log", tickmode="array", tickvals=ticks,
                         ticktext=[_thousands(n) for n in ticks])
     figure.update_yaxes(title_text="error left", rangemode="tozero")
     return figure
 
 
 def _lines(values: Mapping[str, Sequence[float]], x: list[float], places: list[str], kind: str) -> go.Figure:
-    figure = blank(max(320, 240 + 20 * len(values)))
+    figure = blank(max(320, 60 + 38 * len(values)))  # a legend gets half of it at most, one line per method
     for name, y in values.items():
         style = look(name)
         figure.add_scatter(

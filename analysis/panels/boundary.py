@@ -55,6 +55,9 @@ def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
 def _freedom(run: Run) -> str:
     said = FREEDOM.format(f"{run.width:,}".replace(",", "{,}"))
     methods, linear = laddered(run.methods)
+    names = {method.method for method in methods}
+    said += ", $r$ its rank" * ("low-rank" in names)
+    said += ", $F$ the width of the feed-forward branch" * ("best" in names)
     if linear < len(methods):
         said += "; below the dotted line, repairs that read more than the state"
     if len(run.removed.gaps) > 1:
