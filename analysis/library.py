@@ -47,6 +47,11 @@ def run(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
     return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel))
 
 
+def preview(experiment: Experiment) -> Any:
+    """Return what answers for other ranges from states at hand (:class:`ghosted.preview.Preview`), or ``None``."""
+    return _workspace().preview(experiment)
+
+
 def prepare_default() -> None:
     """Fetch and convert the default model now, so that no visitor waits for it; the page comes up without it, too."""
     from ghosted.errors import GhostedError
@@ -62,4 +67,4 @@ def prepare_default() -> None:
 def _workspace() -> Any:
     from ghosted.run import Workspace
 
-    return Workspace()
+    return Workspace(keeps_states=True)

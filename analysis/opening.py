@@ -13,6 +13,7 @@ from analysis.panels import bus, controls, layer_map, share, status
 from analysis.panels.runs import asked, listed
 from analysis.portable import hashes
 from analysis.record import Record
+from analysis.session import Session
 from analysis.settings import DEFAULT, FIELDS, values_of
 from analysis.stale import stale_panels
 from ghosted.errors import GhostedError
@@ -50,7 +51,7 @@ class Opening:
         job = self.live.runner.join(visitor, experiment) if found is None else None
         if job is not None:
             shown |= controls.buttons(layout.controls, running=True)
-        return shown | {layout.bus: self._marks(record, experiment, job is not None)}
+        return shown | {layout.bus: self.marks(session, experiment, resume=job is not None)}
 
     def reopen(self, record: Record, request: gr.Request) -> dict[Any, Any]:
         """Show a record that was kept or imported, and set the controls to its settings."""
@@ -82,7 +83,8 @@ class Opening:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed: Run says what is wrong with it
             return gr.skip()
-        marks = self._marks(self.live.sessions.of(visitor).shown, experiment)
+        session = self.live.sessions.of(visitor)
+        marks = self.marks(session, experiment)
         shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}
         if not self.live.runner.running(visitor):
             shown[self.layout.bus] = marks
@@ -91,10 +93,13 @@ class Opening:
     def _texts(self, visitor: str) -> dict[str, str]:
         return hashes(self.live.sessions.of(visitor).uploads)
 
-    @staticmethod
-    def _marks(record: Record | None, experiment: Experiment, resume: bool = False) -> str:
-        source = record.source if record is not None else "live"
-        return bus.value(stale_panels(record, experiment), source, resume)
+    def marks(self, session: Session, experiment: Experiment, resume: bool = False) -> str:
+        """Return which panels show something else than the experiment, and where what is shown comes from."""
+        stale, fresh = stale_panels(session.shown, experiment), session.fresh(experiment)
+        if "all" not in stale:
+            stale = {name: reason for name, reason in stale.items() if name not in fresh}
+        source = session.shown.source if session.shown is not None else "live"
+        return bus.value(stale, source, fresh, resume)
 
     def settings(self, experiment: Experiment, record: Record | None) -> dict[Any, Any]:
         """Return the updates that set every control to an experiment, and the map to its blocks."""

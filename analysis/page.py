@@ -13,9 +13,11 @@ from analysis.forms import Forms
 from analysis.live import Layout, Live
 from analysis.opening import Opening
 from analysis.panels import bus, controls, share, status
+from analysis.previewing import SHOWN, Previewing, Source
 from analysis.runner import RunFunction
 from analysis.session import Session
 from analysis.sharing import Sharing
+from ghosted.experiment import Experiment
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
@@ -29,6 +31,7 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 
 def build_page(
     run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, local_paths: bool = True,
+    preview: Source | None = None,
 ) -> gr.Blocks:
     """Build the page.
 
@@ -36,6 +39,7 @@ def build_page(
         run_function: ``run(experiment, cancel=flag)``; the library's by default.
         describe: model name to its facts; the library's by default.
         local_paths: whether visitors may name files and folders of this machine.
+        preview: experiment to what answers for another range at once; the library's by default, where it runs.
     """
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         layout = _place()
@@ -43,7 +47,10 @@ def build_page(
         _wire_run(page, layout, live)
         live.forms = Forms(live)
         _wire_forms(layout, live.forms)
-        _wire_opening(page, layout, Opening(live), live)
+        opening = Opening(live)
+        _wire_opening(page, layout, opening, live)
+        source = preview or (library.preview if run_function is None else _none)
+        _wire_preview(layout, Previewing(live, opening, source))
         for name, panel in layout.panels.items():
             if hasattr(panels.module(name), "wire"):
                 panels.module(name).wire(panel, live)
@@ -127,6 +134,18 @@ def _wire_forms(layout: Layout, forms: Forms) -> None:
     gr.on([side.text.change, side.tokens.change], forms.text, [side.text, side.tokens], [side.about], **LATEST)
     side.upload.upload(forms.upload, [side.upload], [side.text], **PRIVATE)
     side.criterion.change(forms.criterion, [side.criterion], [side.count], **PRIVATE)
+
+
+def _none(experiment: Experiment) -> None:
+    """Stand in for previews where the runs are not the library's."""
+
+
+def _wire_preview(layout: Layout, previewing: Previewing) -> None:
+    inputs, side = layout.inputs(), layout.controls
+    shown = [c for name in SHOWN for c in panels.components(layout.panels[name])]
+    changed = gr.on([layout.layer_map.remove.change, side.methods.change], previewing.quick, inputs,
+                    [*shown, layout.bus], **LATEST)
+    changed.then(previewing.rest, inputs, [*shown, layout.bus], **LATEST)
 
 
 def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live) -> None:

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from analysis.record import Record
+from ghosted.experiment import Experiment
+from ghosted.progress import CancelFlag
 
 MOST_RUNS = 30
 """Finished runs kept per visitor; the oldest that is not pinned makes room."""
@@ -18,6 +20,9 @@ class Session:
     Attributes:
         shown: what the panels show now.
         before: what they showed when the last run began.
+        preview: what the panels at the boundary show where the range has changed since.
+        previewed: the panels that show it.
+        preview_of: stops the preview that is being computed.
         runs: the finished runs by number, oldest first.
         pinned: number of the run that the others are compared with.
         uploads: paths of the files this visitor has uploaded.
@@ -26,6 +31,9 @@ class Session:
 
     shown: Record | None = None
     before: Record | None = None
+    preview: Record | None = None
+    previewed: tuple[str, ...] = ()
+    preview_of: CancelFlag = field(default_factory=CancelFlag)
     runs: dict[int, Record] = field(default_factory=dict)
     pinned: int | None = None
     uploads: set[str] = field(default_factory=set)
@@ -39,6 +47,12 @@ class Session:
         while len(self.runs) > MOST_RUNS:
             del self.runs[next(number for number in self.runs if number != self.pinned)]
         return self._last
+
+    def fresh(self, experiment: Experiment) -> tuple[str, ...]:
+        """Return the panels that a preview of this very experiment fills."""
+        answered = self.preview.run.experiment if self.preview is not None else None
+        same = answered is not None and (answered.remove, answered.methods) == (experiment.remove, experiment.methods)
+        return self.previewed if same else ()
 
     def drop(self, number: int) -> None:
         """Delete a run; one that is not there is no mistake."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 
 from analysis.names import label_in, method_label
-from analysis.numbers import MISSING, count, three
+from analysis.numbers import MISSING, count, percent, three
 from analysis.palette import css_class
+from analysis.record import Record
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, MethodResult, Protocol, Residual, Run
 
@@ -42,6 +43,23 @@ def protocol_line(protocol: Protocol) -> str:
         f"Perplexity on {protocol.text}: {protocol.windows} windows of {protocol.window} tokens, stride "
         f"{protocol.stride}, {protocol.tokens_scored:,} tokens scored, {bos}, {protocol.dtype}."
     )
+
+
+def left_line(record: Record) -> str:
+    """Return one line of numbers at the boundary: for each repair the held-out error, and the share of A in its W."""
+    run = record.run
+    said = []
+    for method in run.methods:
+        left = method.residual or next(iter(method.gaps.values()), None)
+        if method.method == "none" or left is None or left.held_out is None:
+            continue
+        picture = record.portraits.get(method.method)
+        share = f", A {percent(picture.share)} of W" if picture is not None else ""
+        said.append(f"<span class='gl-each {css_class(method.method)}'><i class='gl-swatch'></i>"
+                    f"{escape(method_label(method.method))} <b>{three(left.held_out)}</b>{share}</span>")
+    blocks = escape(str(run.removed))
+    head = f"blocks {blocks.replace('-', '–').replace(',', ', ')}: " if said else ""
+    return f"<p class='gl-left' data-removed='{blocks}'>{head}{' '.join(said)}</p>"
 
 
 def verdicts(run: Run) -> list[str]:

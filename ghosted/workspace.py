@@ -27,13 +27,18 @@ class Workspace:
     Attributes:
         lock: held by whoever computes; one job at a time.
         loaded: the model in memory, if any.
+
+    Args:
+        loaded: a model that is in memory already, the only one that is ever used then.
+        keeps_states: read the text even where its statistics are on disk, because the states serve other ranges.
     """
 
-    def __init__(self, loaded: LoadedModel | None = None) -> None:
+    def __init__(self, loaded: LoadedModel | None = None, keeps_states: bool = False) -> None:
         self.lock = threading.Lock()
         self.loaded = loaded
         self._model_key: tuple[Any, ...] | None = None
         self._is_fixed = loaded is not None
+        self._keeps_states = keeps_states
         self._calibration: Calibration | None = None
         self._at_hand: tuple[tuple[Any, ...], Calibration] | None = None
         self._kept: tuple[Calibration, KeptStates, threading.Lock] | None = None
@@ -97,7 +102,7 @@ class Workspace:
         without_states = current is not None and not len(current.stores["calibration"])
         if current is None or (without_states and needs and not current.knows(gaps, needs)):
             self._calibration = self._at_hand = self._kept = None
-            if not saved.restore(entry, known, gaps, needs):
+            if self._keeps_states or not saved.restore(entry, known, gaps, needs):
                 known = yield from calibrate(
                     self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, cancel=cancel
                 )

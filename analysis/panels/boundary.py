@@ -12,7 +12,7 @@ from analysis.names import method_label
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
-from analysis.tables import best_of
+from analysis.tables import best_of, left_line
 from ghosted.results import Run
 
 PART = "boundary"
@@ -28,6 +28,7 @@ FREEDOM = " Behind a name: how many numbers that repair may choose, $C = {}$"
 class BoundaryPanel:
     """The panel's components."""
 
+    numbers: gr.HTML
     bars: gr.Plot
     formula: gr.Markdown
 
@@ -35,8 +36,9 @@ class BoundaryPanel:
 def build() -> BoundaryPanel:
     """Place the panel."""
     parts.heading("What is left at the boundary?", READING)
+    numbers = gr.HTML("", elem_id="gl-left")
     bars = parts.picture("boundary", "Press Run: the error that each repair leaves appears here.", 330)
-    return BoundaryPanel(bars, parts.formula(FORMULA))
+    return BoundaryPanel(numbers, bars, parts.formula(FORMULA))
 
 
 def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
@@ -49,7 +51,9 @@ def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
             f": ${three(left.held_out)}$ for {method_label(best.method)} on held-out tokens "
             f"(${three(left.calibration)}$ on calibration tokens, ${three(left.median)}$ for the median token)."
         )
-    return {panel.bars: parts.drawn(boundary_bars(run.methods)), panel.formula: FORMULA + said + _freedom(run)}
+    numbers = {panel.numbers: left_line(record)}
+    said += _freedom(run)
+    return numbers | {panel.bars: parts.drawn(boundary_bars(run.methods)), panel.formula: FORMULA + said}
 
 
 def _freedom(run: Run) -> str:

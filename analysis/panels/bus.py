@@ -6,6 +6,7 @@ The component's script (``assets/bus.js``) marks the panels and asks for the run
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import gradio as gr
@@ -19,12 +20,15 @@ def build(source: str = "") -> gr.HTML:
                    js_on_load=(ASSETS / "bus.js").read_text("utf-8"), apply_default_css=False)
 
 
-def value(stale: dict[str, str], source: str = "live", resume: bool = False) -> str:
+def value(
+    stale: dict[str, str], source: str = "live", preview: Collection[str] = (), resume: bool = False,
+) -> str:
     """Return what the script reads.
 
     Args:
         stale: the reason by panel; ``all`` stands for every one.
         source: of the record that is shown, see :data:`analysis.record.SOURCES`.
+        preview: the panels that show another range from states at hand.
         resume: whether to come back to a run.
     """
-    return json.dumps({"stale": stale, "source": source, "resume": resume})
+    return json.dumps({"stale": stale, "source": source, "preview": list(preview), "resume": resume})

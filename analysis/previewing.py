@@ -1,0 +1,84 @@
+"""The page's handlers for another range, answered from states at hand: numbers first, then pictures; no model pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from analysis import panels
+from analysis.live import Live
+from analysis.opening import Opening
+from analysis.record import Record
+from analysis.session import Session
+from ghosted.errors import Cancelled, GhostedError
+from ghosted.experiment import Experiment
+from ghosted.progress import CancelFlag
+from ghosted.removed import RemovedBlocks
+
+SHOWN = ("boundary", "decomposition")
+"""The panels that a preview can fill; the others wait for a run."""
+
+Source = Callable[[Experiment], Any]
+"""From an experiment to what answers for its range (:class:`ghosted.preview.Preview`), or ``None``."""
+
+
+class Previewing:
+    """The handlers, bound to the page's live part; a newer range of the same visitor stops the older one."""
+
+    def __init__(self, live: Live, opening: Opening, source: Source) -> None:
+        self.live, self.opening, self.layout, self._source = live, opening, live.layout, source
+
+    async def quick(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
+        """Show the errors and the shares of the methods that the states at the gap's ends decide."""
+        return await self._answer(request, values, "quick")
+
+    async def rest(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
+        """Add the methods that need the branch before the gap, and the pictures of the operators."""
+        return await self._answer(request, values, "rest")
+
+    async def _answer(self, request: gr.Request, values: tuple[Any, ...], step: str) -> dict[Any, Any]:
+        visitor = request.session_hash
+        session = self.live.sessions.of(visitor)
+        if step == "quick":
+            session.preview_of.set()
+            session.preview_of, session.preview = CancelFlag(), None
+        try:
+            experiment = self.live.experiment(visitor, values)
+        except GhostedError:  # half-typed
+            return gr.skip()
+        if self.live.runner.running(visitor) or experiment.criterion != "manual" or not experiment.remove:
+            return gr.skip()
+        if answers(session, experiment):
+            return self._shown(session, session.shown, experiment, SHOWN) if step == "quick" else gr.skip()
+        return await asyncio.to_thread(self._computed, session, experiment, step, session.preview_of)
+
+    def _computed(self, session: Session, experiment: Experiment, step: str, cancel: CancelFlag) -> dict[Any, Any]:
+        try:
+            preview = self._source(experiment)
+            if preview is None:
+                return gr.skip()
+            run = getattr(preview, step)(RemovedBlocks.parse(experiment.remove), experiment.methods, cancel)
+        except (Cancelled, GhostedError):
+            return gr.skip()
+        if cancel.is_set:
+            return gr.skip()
+        session.preview, session.previewed = Record.of(run, "preview"), SHOWN if step == "rest" else SHOWN[:1]
+        return self._shown(session, session.preview, experiment, session.previewed)
+
+    def _shown(
+        self, session: Session, record: Record, experiment: Experiment, names: tuple[str, ...],
+    ) -> dict[Any, Any]:
+        shown: dict[Any, Any] = {}
+        for name in names:
+            shown |= panels.module(name).show(self.layout.panels[name], record)
+        return shown | {self.layout.bus: self.opening.marks(session, experiment)}
+
+
+def answers(session: Session, experiment: Experiment) -> bool:
+    """Return whether the run that is shown has this range and these methods already."""
+    shown = session.shown
+    same = shown is not None and shown.source != "precomputed" and str(shown.run.removed) == experiment.remove
+    return same and set(experiment.methods) <= set(shown.run.experiment.methods)
