@@ -21,7 +21,7 @@ from analysis.export import json as as_json
 from analysis.export import report, settings_file
 from analysis.export.pictures import columns, decoded, pictures_of, rows
 from analysis.figures.boundary import boundary_bars
-from analysis.figures.operator import operator_map
+from analysis.figures.operator import operator_maps
 from analysis.figures.similarity import similarity_map
 from analysis.figures.spectra import eigenvalue_plane
 from analysis.panels import parts
@@ -94,7 +94,9 @@ def plotted(trace):
     """A trace's points, put together in another way than the export does: by numpy."""
     get = {key: np.asarray(decoded(trace[key]), dtype=object) for key in ("x", "y", "z") if key in trace}
     if "z" in get:
-        y, x = np.meshgrid(get["y"], get["x"], indexing="ij")
+        evenly = [np.arange(n) * trace.get(f"d{axis}", 1) + trace.get(f"{axis}0", 0)
+                  for axis, n in zip("yx", np.shape(decoded(trace["z"])), strict=True)]
+        y, x = np.meshgrid(get.get("y", evenly[0]), get.get("x", evenly[1]), indexing="ij")
         return list(zip(x.ravel(), y.ravel(), get["z"].ravel(), strict=True))
     return [(x, y, None) for x, y in zip(get["x"], get["y"], strict=True)]
 
@@ -113,10 +115,10 @@ def test_rows_carry_names_hover_numbers_and_typed_arrays(record):
     bars = rows(figure_json(boundary_bars(record.run.methods)))
     assert len(bars) == sum(len(trace["y"]) for trace in boundary_bars(record.run.methods).data)
     plane = rows(figure_json(eigenvalue_plane(record.portraits["ghosted"])))
-    assert plane[0]["trace"] == "trace 1" and plane[-1]["trace"] == "trace 2"
-    width = len(record.portraits["ghosted"].maps["A"])
-    assert np.allclose([row["z"] for row in rows(figure_json(operator_map(record.portraits["ghosted"], "A")))],
-                       record.portraits["ghosted"].maps["A"].ravel()) and width > 1
+    assert plane[0]["trace"] == "trace 1" and plane[-1]["trace"] == "ghosted"
+    turned = record.portraits["ghosted"]
+    assert np.allclose([row["z"] for row in rows(figure_json(operator_maps(turned)["A"]))],
+                       ((turned.reduced - turned.reduced.T) / 2).ravel())
 
 
 def test_rows_of_traces_that_no_panel_draws_today():
@@ -178,8 +180,9 @@ def test_an_exported_run_comes_back_and_draws_the_same(record, pictures):
 
 
 def close(here, there):
+    """The operator's picture is kept in half precision."""
     both_numbers = isinstance(here, (int, float)) and isinstance(there, (int, float))
-    return here == pytest.approx(there, rel=1e-5, abs=1e-6) if both_numbers else here == there
+    return here == pytest.approx(there, rel=2e-3, abs=2e-4) if both_numbers else here == there
 
 
 def test_settings_exported_and_imported_again_give_identical_numbers(tmp_path, monkeypatch):
@@ -238,7 +241,7 @@ def test_a_foreign_file_gets_one_sentence(data):
 
 def test_a_damaged_run_gets_one_sentence(record):
     for where, value in ((("run", "methods"), [{"method": "ghosted", "perplexity": {"a": "<img>"}}]),
-                         (("run", "similarity", "cosine"), "x"), (("portraits", "ghosted", "maps"), 3),
+                         (("run", "similarity", "cosine"), "x"), (("portraits", "ghosted", "reduced"), 3),
                          (("run", "columns"), [{"method": 3}]), (("run", "removed"), "9-3"), (("source",), "magic")):
         found = json.loads(as_json.write(record, {}))
         inner = found["record"]
