@@ -45,7 +45,7 @@ def tint(nats: float) -> int:
 
 def legend() -> str:
     """Return the tint's steps with their numbers, as HTML."""
-    steps = "".join(f"<span class='gl-t gl-k{k} gl-s{k}'>{three(step)}</span>" for k, step in enumerate(STEPS, 1))
+    steps = "".join(f"<span class='gl-t gl-k{k} gl-s{k}'>{step:g}</span>" for k, step in enumerate(STEPS, 1))
     return f"<span class='gl-legend'>{steps} nats and more</span>"
 
 
@@ -71,7 +71,7 @@ def example(columns: Sequence[Column]) -> str:
     """Return the formulas with today's numbers: the last finished column's, where it parts from the original."""
     for column in reversed(columns):
         at = column.diverges_at
-        if column.finished and at is not None and max(len(column.kl), len(column.surprisal)) > at:
+        if column.finished and at is not None and len(column.surprisal) > at:
             name, share = method_label(column.method), math.exp(-column.surprisal[at])
             kl = f"; its predictions are {three(column.kl[at])} nats (KL) from the original's" * (at < len(column.kl))
             return (f"Token {at} of {name}, where it parts from the original, had the probability {three(share)}: a "

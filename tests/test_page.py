@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import gradio as gr
 import numpy as np
 import pytest
-from fake_run import NASTY, facts, make_run, similarity
+from fake_run import facts, make_run, similarity
 
-from analysis import columns, library, names, numbers, settings, tables
+from analysis import library, names, numbers, settings, tables
 from analysis.page import DRAWN, build_page, look_and_feel
 from analysis.panels import layer_map, parts, status
 from analysis.settings import DEFAULT, FIELDS, experiment_from, values_of
@@ -23,7 +23,7 @@ from ghosted.errors import InputError, ModelError
 from ghosted.experiment import Experiment
 from ghosted.progress import Note, Progress, drain
 from ghosted.removed import RemovedBlocks
-from ghosted.results import Choice, Column, MethodResult, Protocol, Residual, Run
+from ghosted.results import Choice, MethodResult, Protocol, Residual, Run
 
 ROOT = Path(__file__).parents[1]
 
@@ -92,7 +92,7 @@ def test_a_run_through_the_handler_fills_every_panel(page):
     shown = whole_run(page, max_new_tokens=4)
     panels = live(page).layout
     assert "Done" in shown[panels.status.line] and "self-check passed" in shown[panels.status.line]
-    for picture in (panels.boundary.bars, panels.similarity.map,
+    for picture in (panels.boundary.bars, *panels.similarity.plots.values(),
                     *panels.decomposition.maps.values(), *panels.decomposition.spectra.values()):
         assert json.loads(shown[picture].plot)["data"]
     assert "0.620" in shown[panels.boundary.formula]
@@ -275,26 +275,10 @@ def test_paths_are_refused_where_others_can_reach_the_page(tmp_path):
 
 
 def test_everything_from_outside_is_escaped():
-    column = Column("ghosted", "".join(NASTY), [1] * len(NASTY), list(NASTY), 1, [3.0] * len(NASTY), True,
-                    error="</p><script>alert(3)</script>")
-    html = columns.text_columns([column])
-    assert "<img" not in html and "<script" not in html and "</script" not in html
-    assert "&lt;img src=x onerror=alert(1)&gt;" in html and "${alert(2)}" in html
     run = Run(Experiment(), blocks=4, warnings=["<i>w</i>"], methods=[MethodResult("none", not_defined="<u>no</u>")],
               protocols={"t": Protocol("<b>t</b>", "", 1, 1, 1, 1, True, "float32", False)})
     shown = tables.notices(run) + tables.numbers_table(run) + tables.protocol_lines(run)
     assert not [tag for tag in ("<i>w", "<u>", "<b>t") if tag in shown]
-
-
-def test_columns_mark_the_first_difference_and_survive_split_letters():
-    column = Column("none", "ab", [1, 2], ["a", "b"], 1, [0.01, 5.0], True)
-    html = columns.text_columns([column])
-    assert "a<span class='gl-k6 gl-first' title='first token that differs; KL 5.00 nats'>b</span>" in html
-    split = Column("none", "é", [1, 2], ["\ufffd", "\ufffd"], None, [9.0, 9.0], True)
-    assert "\ufffd" not in columns.text_columns([split]) and "é" in columns.text_columns([split])
-    running = columns.text_columns([Column("none", "a", [1], ["a"], None, [], False)])
-    assert "gl-cursor" in running and "gl-cursor" not in html
-    assert [columns.tint(kl) for kl in (0.0, 0.05, 1.0, 9.0)] == [0, 1, 4, 6]
 
 
 def test_verdicts_name_what_is_worse_than_no_repair():
