@@ -183,3 +183,14 @@ def test_bench_calibrate_is_a_ratio_within_one_run(folder, capsys):
     figure = payload["calibrate"]
     assert figure["ratio"] > 0 and figure["spread"][0] <= figure["ratio"] <= figure["spread"][1]
     assert figure["tokens"] == 2048 and "machine" in payload
+
+
+def test_bench_range_is_a_ratio_within_one_run(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ghosted.bench.range.ROUNDS", 1)
+    command = ["bench", "range", "--model", "tiny-llama", "--tokens", "1024", "--window", "64", "--json"]
+    assert main(command) == 0
+    figure = json.loads(capsys.readouterr().out)["range"]
+    assert 0 < figure["spread"][0] <= figure["ratio"] <= figure["spread"][1]
+    assert figure["ratio"] == pytest.approx(figure["step_s"] / figure["calibrate_s"])
+    assert figure["seen_s"] < figure["step_s"] and figure["rest_s"] > 0
+    assert figure["tokens"] == 1024 and figure["held_out_tokens"] == 8192
