@@ -92,7 +92,7 @@ def test_a_run_through_the_handler_fills_every_panel(page):
     shown = whole_run(page, max_new_tokens=4)
     panels = live(page).layout
     assert "Done" in shown[panels.status.line] and "self-check passed" in shown[panels.status.line]
-    for picture in (panels.boundary.bars, *panels.similarity.plots.values(),
+    for picture in (panels.boundary.bars, *panels.similarity.pictures.values(),
                     *panels.decomposition.maps.values(), *panels.decomposition.spectra.values()):
         assert json.loads(shown[picture].plot)["data"]
     assert "0.620" in shown[panels.boundary.formula]
@@ -142,7 +142,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_the_buttons_right(monkeypatch, ca
     shown = whole_run(page)
     assert shown[live(page).layout.controls.run].interactive is True
     assert "The panel boundary could not be drawn" in shown[live(page).layout.status.notices]
-    assert json.loads(shown[live(page).layout.similarity.map].plot)["data"]
+    assert json.loads(shown[live(page).layout.similarity.pictures["similarity"]].plot)["data"]
 
 
 def test_a_criterion_writes_its_choice_into_the_map(page):
