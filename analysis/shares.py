@@ -48,13 +48,13 @@ def error_left(run: Run, method: str, gap: str) -> float | None:
 
 def _split(name: str, turning: float) -> str:
     stretching = 1 - turning
-    bar = f"<span class='gl-share'>{_part(stretching, 'gl-part-s')}{_part(turning, 'gl-part-a')}</span>"
+    bar = f"<span class='gl-parted'>{_part(stretching, 'gl-part-s')}{_part(turning, 'gl-part-a')}</span>"
     said = f"S {percent(stretching)}, A {percent(turning)}"
     return f"<tr><th scope='row'>{name}</th><td>{bar}</td><td>{said}</td></tr>"
 
 
 def _bar(share: float, kind: str) -> str:
-    return f"<span class='gl-share'>{_part(share, kind)}</span>"
+    return f"<span class='gl-parted'>{_part(share, kind)}</span>"
 
 
 def _part(share: float, kind: str) -> str:

@@ -1,5 +1,6 @@
 """The panels about the operator and about similarity in a real browser, each without the rest of the page."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import gradio as gr
@@ -15,7 +16,8 @@ from ghosted.progress import drain
 
 pytestmark = pytest.mark.browser
 
-READY = "#gl-plot-operator-W .main-svg"
+PICTURES = (*(f"operator-{part}" for part in "WMSA"), "spectrum-plane", "spectrum-line", "spectrum-rotations",
+            "spectrum-singular", "similarity", "influence", "norms", "cosines")
 
 
 def record_of(remove="10,14-16", methods=("none", "linearpatch", "ghosted", "symmetric"), zooms=True):
@@ -51,6 +53,15 @@ def browser():
         yield started
 
 
+@contextmanager
+def shown(browser, url, **size):
+    """Yield the page once all twelve pictures are drawn: half a minute on a busy machine."""
+    with opened(browser, url, ready="h2", **size) as page:
+        for name in PICTURES:
+            page.wait_for_selector(f"#gl-plot-{name} .main-svg", timeout=120_000)
+        yield page
+
+
 @pytest.fixture(scope="module")
 def url(browser):
     page, address = serve(record_of())
@@ -60,9 +71,9 @@ def url(browser):
 
 @pytest.fixture
 def page(browser, url):
-    with opened(browser, url, ready=READY) as shown:
-        yield shown
-        assert shown.faults == []
+    with shown(browser, url) as opened_page:
+        yield opened_page
+        assert opened_page.faults == []
 
 
 def channels(page):
@@ -74,12 +85,15 @@ def wait_until_said(page, text):
 
 
 def test_every_picture_share_and_family_is_there(page):
-    for name in (*(f"operator-{part}" for part in "WMSA"), "spectrum-plane", "spectrum-singular", "norms", "cosines"):
+    for name in PICTURES:
         assert page.wait_for_selector(f"#gl-plot-{name} .main-svg").bounding_box()["height"] > 200, name
     assert channels(page) == ["0", "63", "0", "63"]
     assert "S " in page.inner_text("#gl-shares")
     assert page.locator("#gl-families tbody tr").count() == 5
     assert "0.75" in page.inner_text("#gl-families tbody tr:nth-child(4)"), "what symmetric left"
+    stretching = page.locator(".gl-part-s").first.bounding_box()
+    assert stretching["width"] > 0.8 * page.locator(".gl-parted").first.bounding_box()["width"]
+    assert stretching["height"] > 10
     assert page.locator(".gl-formula .katex").count() >= 5
     assert page.locator(".gl-empty:visible").count() == 0
     text = page.inner_text("body")
@@ -134,7 +148,7 @@ def test_another_gap_and_another_operator_keep_the_part(page):
 def test_without_the_whole_operator_the_page_asks_for_a_run(browser):
     served, address = serve(record_of(zooms=False))
     try:
-        with opened(browser, address, ready=READY) as page:
+        with shown(browser, address) as page:
             wait_until_said(page, "Press Run to zoom")
             page.get_by_label("From channel, last", exact=True).fill("5")
             page.click("#gl-zoom")
@@ -147,8 +161,7 @@ def test_without_the_whole_operator_the_page_asks_for_a_run(browser):
 
 @pytest.mark.parametrize("width", [390, 1280, 1920])
 def test_small_multiples_fit_every_width(browser, url, width):
-    with opened(browser, url, width=width, ready=READY) as page:
-        page.wait_for_selector("#gl-plot-cosines .main-svg")
+    with shown(browser, url, width=width) as page:
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         tops = [page.locator(f"#gl-plot-operator-{part}").bounding_box()["y"] for part in "WMSA"]
