@@ -23,7 +23,6 @@ from analysis.export.pictures import columns, decoded, pictures_of, rows
 from analysis.figures.boundary import boundary_bars
 from analysis.figures.operator import operator_maps
 from analysis.figures.similarity import similarity_map
-from analysis.figures.spectra import eigenvalue_plane
 from analysis.panels import parts
 from analysis.portable import hashes
 from analysis.record import Record
@@ -114,8 +113,6 @@ def test_rows_carry_names_hover_numbers_and_typed_arrays(record):
     assert heat[size + 3]["customdata"] == round(float(record.run.similarity.cosine[1, 3]), 4)
     bars = rows(figure_json(boundary_bars(record.run.methods)))
     assert len(bars) == sum(len(trace["y"]) for trace in boundary_bars(record.run.methods).data)
-    plane = rows(figure_json(eigenvalue_plane(record.portraits["ghosted"])))
-    assert plane[0]["trace"] == "trace 1" and plane[-1]["trace"] == "ghosted"
     turned = record.portraits["ghosted"]
     assert np.allclose([row["z"] for row in rows(figure_json(operator_maps(turned)["A"]))],
                        ((turned.reduced - turned.reduced.T) / 2).ravel())
