@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,10 +148,12 @@ class Live:
         self.allow(experiment, visitor)
         return experiment
 
-    def show(self, record: Record, session: Session, part: str | None = None) -> dict[Any, Any]:
-        """Return the updates of the panels that show ``part`` of a record, all of them by default, and the notices."""
+    def show(
+        self, record: Record, session: Session, part: str | None = None, only: Sequence[str] = panels.PANELS,
+    ) -> dict[Any, Any]:
+        """Return the updates of the panels that show ``part`` of a record, or of ``only`` some, and the notices."""
         shown: dict[Any, Any] = {}
-        shows = panels.showing(part) if part else {name: panels.module(name).show for name in panels.PANELS}
+        shows = panels.showing(part) if part else {name: panels.module(name).show for name in only}
         for name, show in shows.items():
             try:
                 shown |= show(self.layout.panels[name], record)

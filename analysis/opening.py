@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import Any
 
 import gradio as gr
 
-from analysis import pickers, precomputed
+from analysis import panels, pickers, precomputed
 from analysis.link import experiment_of
 from analysis.live import Live
 from analysis.panels import bus, controls, layer_map, share, status
@@ -39,7 +40,7 @@ class Opening:
         record = found or precomputed.record()
         session = self.live.sessions.of(visitor)
         session.shown = record
-        shown = self.live.show(record, session) | share.show(layout.share, record) if record is not None else {}
+        shown = self._texts_of(record, session) | share.show(layout.share, record) if record is not None else {}
         shown |= share.follow(layout.share, experiment)
         if experiment != DEFAULT or record is None:
             shown |= self.settings(experiment, record)
@@ -51,14 +52,27 @@ class Opening:
         job = self.live.runner.join(visitor, experiment) if found is None else None
         if job is not None:
             shown |= controls.buttons(layout.controls, running=True)
-        return shown | {layout.bus: self.marks(session, experiment, resume=job is not None)}
+        return shown | {layout.bus: self.marks(session, experiment, job is not None, again=True)}
+
+    def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
+        """Draw the pictures of the panels that have come near the window; figures far below wait until then."""
+        session = self.live.sessions.of(request.session_hash)
+        record = session.shown or precomputed.record()
+        names = [name for name in panels.PANELS if name in event.panels]
+        return self.live.show(record, session, only=names) if record is not None and names else gr.skip()
+
+    def _texts_of(self, record: Record, session: Session) -> dict[Any, Any]:
+        """Return the updates of a whole record but its figures, which are asked for when their panel is near."""
+        shown = self.live.show(record, session)
+        return {component: value for component, value in shown.items() if not isinstance(component, gr.Plot)}
 
     def reopen(self, record: Record, request: gr.Request) -> dict[Any, Any]:
         """Show a record that was kept or imported, and set the controls to its settings."""
         session = self.live.sessions.of(request.session_hash)
         session.shown = record
-        said = {self.layout.status.line: status.finished(record.run), self.layout.bus: bus.value({}, record.source)}
-        shown = self.live.show(record, session) | share.show(self.layout.share, record)
+        marks = bus.value({}, record.source, again=token_hex(4))
+        said = {self.layout.status.line: status.finished(record.run), self.layout.bus: marks}
+        shown = self._texts_of(record, session) | share.show(self.layout.share, record)
         return shown | self.settings(record.run.experiment, record) | said
 
     def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
@@ -93,13 +107,13 @@ class Opening:
     def _texts(self, visitor: str) -> dict[str, str]:
         return hashes(self.live.sessions.of(visitor).uploads)
 
-    def marks(self, session: Session, experiment: Experiment, resume: bool = False) -> str:
+    def marks(self, session: Session, experiment: Experiment, resume: bool = False, again: bool = False) -> str:
         """Return which panels show something else than the experiment, and where what is shown comes from."""
         stale, fresh = stale_panels(session.shown, experiment), session.fresh(experiment)
         if "all" not in stale:
             stale = {name: reason for name, reason in stale.items() if name not in fresh}
         source = session.shown.source if session.shown is not None else "live"
-        return bus.value(stale, source, fresh, resume)
+        return bus.value(stale, source, fresh, resume, token_hex(4) if again else "")
 
     def settings(self, experiment: Experiment, record: Record | None) -> dict[Any, Any]:
         """Return the updates that set every control to an experiment, and the map to its blocks."""

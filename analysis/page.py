@@ -153,6 +153,7 @@ def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live)
     everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop,
                                      side.facts, *share.followers(layout.share), *share.shows(layout.share)]))
     page.load(opening.open, None, everything, **PRIVATE)
+    layout.bus.near(opening.near, None, layout.outputs(), **PRIVATE, trigger_mode="multiple")
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
     share.wire(layout.share, Sharing(live, opening), everything)
     followers = [*share.followers(layout.share), layout.bus, side.plan]

@@ -1,15 +1,40 @@
-// Marks the panels that show something else than what the controls say, and comes back to a run after a reload.
-// props.value is JSON: {stale: {panel or "all": reason}, source: "live" | "precomputed" | ...,
-// preview: [panel], resume: bool}.
+// Marks the panels that show something else than what the controls say, comes back to a run after a reload, and asks for
+// the pictures of a panel when it comes near the window. props.value is JSON: {stale: {panel or "all": reason},
+// source: "live" | "precomputed" | ..., preview: [panel], resume: bool, again: text}; a new "again" means that all pictures
+// are to be asked for anew.
+let lastAgain = "", waiting = [], soon = 0;
+
+const panels = () => [...document.querySelectorAll("[id^='gl-panel-']")];
+const nameOf = (panel) => panel.id.slice("gl-panel-".length);
+
+const watcher = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    watcher.unobserve(target);
+    waiting.push(nameOf(target));
+  }
+  if (waiting.length && !soon) soon = setTimeout(ask, 30);
+}, { rootMargin: "500px 0px" });
+
+function ask() {
+  trigger("near", { panels: waiting });
+  waiting = [];
+  soon = 0;
+}
+
 function apply() {
   if (!props.value) return;
   const value = typeof props.value === "string" ? JSON.parse(props.value) : props.value;
   document.getElementById("gl-main")?.setAttribute("data-source", value.source);
-  for (const panel of document.querySelectorAll("[id^='gl-panel-']")) {
-    const name = panel.id.slice("gl-panel-".length);
-    const reason = name === "layer_map" || name === "runs" ? "" : value.stale[name] || value.stale.all || "";
+  for (const panel of panels()) {
+    const name = nameOf(panel);
+    const reason = ["layer_map", "runs", "share"].includes(name) ? "" : value.stale[name] || value.stale.all || "";
     panel.toggleAttribute("data-preview", value.preview.includes(name));
     if (reason) panel.dataset.stale = reason; else delete panel.dataset.stale;
+  }
+  if (value.again && value.again !== lastAgain) {
+    lastAgain = value.again;
+    for (const panel of panels()) { watcher.unobserve(panel); watcher.observe(panel); }
   }
   if (value.resume) setTimeout(() => trigger("resume"), 0);
 }

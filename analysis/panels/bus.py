@@ -15,13 +15,14 @@ ASSETS = Path(__file__).parents[2] / "assets"
 
 
 def build(source: str = "") -> gr.HTML:
-    """Place the component; its event ``resume`` fires once where there is a run to come back to."""
+    """Place the component; ``resume`` fires where there is a run to come back to, ``near`` when panels come into sight."""
     return gr.HTML(value({}, source=source), html_template="<span hidden></span>", elem_id="gl-bus",
                    js_on_load=(ASSETS / "bus.js").read_text("utf-8"), apply_default_css=False)
 
 
 def value(
     stale: dict[str, str], source: str = "live", preview: Collection[str] = (), resume: bool = False,
+    again: str = "",
 ) -> str:
     """Return what the script reads.
 
@@ -30,5 +31,7 @@ def value(
         source: of the record that is shown, see :data:`analysis.record.SOURCES`.
         preview: the panels that show another range from states at hand.
         resume: whether to come back to a run.
+        again: anything new makes the script ask for the pictures of each panel that is near the window.
     """
-    return json.dumps({"stale": stale, "source": source, "preview": list(preview), "resume": resume})
+    return json.dumps({"stale": stale, "source": source, "preview": list(preview), "resume": resume,
+                       "again": again})
