@@ -56,10 +56,14 @@ class Opening:
 
     def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
         """Draw the pictures of the panels that have come near the window; figures far below wait until then."""
-        session = self.live.sessions.of(request.session_hash)
-        record = session.shown or precomputed.record()
-        names = [name for name in panels.PANELS if name in event.panels]
-        return self.live.show(record, session, only=names) if record is not None and names else gr.skip()
+        session, near = self.live.sessions.of(request.session_hash), getattr(event, "panels", ())
+        names = [name for name in panels.PANELS if isinstance(near, list) and name in near]
+        shown: dict[Any, Any] = {}
+        for name in names:
+            previewed = session.preview is not None and name in session.previewed
+            record = session.preview if previewed else session.shown or precomputed.record()
+            shown |= self.live.show(record, session, only=[name]) if record is not None else {}
+        return shown or gr.skip()
 
     def _texts_of(self, record: Record, session: Session) -> dict[Any, Any]:
         """Return the updates of a whole record but its figures, which are asked for when their panel is near."""

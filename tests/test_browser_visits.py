@@ -1,4 +1,4 @@
-"""How people come and go: a first visit, a reload, a second browser, a keyboard alone, and what a screen reader needs."""
+"""How people come and go: a first visit, a reload, a second browser, a keyboard alone, a screen reader."""
 
 import dataclasses
 import json
@@ -70,7 +70,8 @@ def test_stage_count_and_time_left_are_told_while_earlier_pictures_stay_dimmed(b
     with opened(browser, f"{url}?seed=1") as page:
         page.wait_for_selector("#gl-plot-boundary .main-svg")
         page.click("#gl-run")
-        page.wait_for_function("/: \\d+ of \\d+, about \\d+ s left/.test(document.querySelector('#gl-status').innerText)")
+        told = "/: \\d+ of \\d+, about \\d+ s left/.test(document.querySelector('#gl-status').innerText)"
+        page.wait_for_function(told)
         assert page.locator("#gl-plot-boundary .main-svg").count() > 0
         assert "on its way" in page.get_attribute("#gl-panel-scores", "data-stale")
         settle(page)

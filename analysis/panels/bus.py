@@ -15,7 +15,7 @@ ASSETS = Path(__file__).parents[2] / "assets"
 
 
 def build(source: str = "") -> gr.HTML:
-    """Place the component; ``resume`` fires where there is a run to come back to, ``near`` when panels come into sight."""
+    """Place the component: ``resume`` fires where a run is to be come back to, ``near`` when panels come into sight."""
     return gr.HTML(value({}, source=source), html_template="<span hidden></span>", elem_id="gl-bus",
                    js_on_load=(ASSETS / "bus.js").read_text("utf-8"), apply_default_css=False)
 
