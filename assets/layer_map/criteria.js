@@ -62,7 +62,12 @@ function drawScores() {
   const each = {
     start: `by first block of ${state.count}`, block: "per block", set: "its candidates, best first",
   }[found.per];
-  make("text", { x: LEFT, y: base + 12, class: "gl-map-caption" }, group, `${labelOf(shown)}, ${each}; ${better}`);
+  const caption = { x: LEFT, y: base + 12, class: "gl-map-caption" };
+  const text = make("text", caption, group, `${labelOf(shown)}, ${each}; ${better}`);
+  if (text.getComputedTextLength() > SIDE) {
+    text.setAttribute("textLength", SIDE);
+    text.setAttribute("lengthAdjust", "spacingAndGlyphs");
+  }
   if (found.per === "set") return drawSets(group, found);
   const [low, high, bounds] = limits(found);
   const starts = new Set(found.gaps.flatMap(([first, last]) =>

@@ -18,9 +18,9 @@ function grab(at, event) {
   if (at.where === "map") return { ...started, kind: "pair", others: event.shiftKey ? state.gaps : [] };
   const over = gapAt(state.gaps, at.block);
   if (event.shiftKey) return { ...started, kind: "span", from: at.block, others: state.gaps, putBack: over >= 0 };
-  const near = Math.max(0.45, 7 / cell());
   for (const [number, [first, last]] of state.gaps.entries()) {
     const others = state.gaps.filter((_, k) => k !== number);
+    const near = Math.min(Math.max(0.45, 7 / cell()), 0.22 * (last - first + 1)); // its middle still moves a small gap
     if (last > first && Math.abs(at.exact - first) < near) return { ...started, kind: "span", from: last, others };
     if (last > first && Math.abs(at.exact - last - 1) < near) return { ...started, kind: "span", from: first, others };
     if (number === over) return { ...started, kind: "move", offset: at.block - first, size: last - first, others };

@@ -1,5 +1,7 @@
 // What is chosen, drawn on the picture and on the strip of blocks; what the criteria would choose, as outlines.
-const HELP = "Arrow keys move a gap, Shift+arrows resize it, [ ] switch, + adds, Delete removes; Shift+drag adds.";
+const HELP = matchMedia("(pointer: coarse)").matches
+  ? "Drag on the strip, or tap a cell of the picture; + adds a gap, which is dragged to its place."
+  : "Arrows move a gap, Shift+arrows resize it, [ ] switch, + adds, Delete removes; Shift+drag adds one.";
 const DASHES = JSON.parse(root.dataset.dashes);
 
 function mark() {
