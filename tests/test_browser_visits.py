@@ -35,7 +35,7 @@ def served():
 
     def counted(experiment, cancel=None):
         calls.append(experiment)
-        return (yield from make_run(pace=0.03, steps=10)(experiment, cancel=cancel))
+        return (yield from make_run(pace=0.04, steps=15)(experiment, cancel=cancel))
 
     page = build_page(counted, facts)
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **look_and_feel())
@@ -70,10 +70,10 @@ def test_stage_count_and_time_left_are_told_while_earlier_pictures_stay_dimmed(b
     with opened(browser, f"{url}?seed=1") as page:
         page.wait_for_selector("#gl-plot-boundary .main-svg")
         page.click("#gl-run")
+        page.wait_for_function("document.querySelector('#gl-panel-scores').dataset.stale?.includes('on its way')")
         told = "/: \\d+ of \\d+, about \\d+ s left/.test(document.querySelector('#gl-status').innerText)"
         page.wait_for_function(told)
         assert page.locator("#gl-plot-boundary .main-svg").count() > 0
-        assert "on its way" in page.get_attribute("#gl-panel-scores", "data-stale")
         settle(page)
         page.wait_for_function("!document.querySelector('[data-stale]')")
 
