@@ -32,7 +32,7 @@ def families(picture: Portrait, run: Run) -> str:
         f"<td>{percent(held[family])}</td><td>{three(error_left(run, method, picture.gap))}</td></tr>"
         for family, said, method in FAMILIES if family in held
     )
-    head = "".join(f"<th scope='col'>{name}</th>" for name in ("family", "share of M* in it", "", "error left"))
+    head = "".join(f"<th scope='col'>{name}</th>" for name in ("family", "share of M* in it", "percent", "error left"))
     return (
         f"<h3 class='gl-caption'>How much of M* does each family contain?</h3><table class='gl-shares gl-families'>"
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
