@@ -41,8 +41,8 @@ def token_strip(profile: BoundaryProfile, shown: str) -> str:
                      for at, piece in enumerate(profile.pieces))
     numbers = escape(json.dumps(data, separators=(",", ":")))
     return (
-        f"<div class='gl-tokens' data-numbers='{numbers}'>{_picker(names, shown)}"
-        "<div class='gl-tokens-body'>"
+        f"<div class='gl-where' data-numbers='{numbers}'>{_picker(names, shown)}"
+        "<div class='gl-where-body'>"
         "<p class='gl-strip' tabindex='0' role='group' aria-label='Held-out text, token by token; the arrow keys move, "
         f"Enter keeps a token'>{tokens}</p>{_card(profile, names)}</div>{_key()}"
         "<p class='gl-unseen' role='status'></p></div>"
@@ -71,7 +71,7 @@ def _plain(value: float) -> float | None:
 
 def _token(piece: str, ratio: float, sink: bool, opens: bool) -> str:
     classes = [f"gl-e{tint(ratio)}"]
-    classes += ["gl-sink"] * bool(sink) + ["gl-opens"] * bool(opens) + ["gl-part"] * (not piece)
+    classes += ["gl-sink"] * bool(sink) + ["gl-opens"] * bool(opens) + ["gl-where-part"] * (not piece)
     classes += ["gl-break"] * (piece != "" and not piece.strip("\r\n"))
     return f"<span class='{' '.join(classes)}'>{escape(piece)}</span>"
 
@@ -92,9 +92,9 @@ def _card(profile: BoundaryProfile, names: list[str]) -> str:
         for name in names
     )
     return (
-        "<div class='gl-card' aria-hidden='true'><p class='gl-card-token'></p>"
-        f"<p class='gl-card-place'>Point at a token. Until then: medians of these {len(profile.pieces):,} tokens.</p>"
-        f"<p class='gl-card-norm'>Length of the state {three(median(profile.norms))}</p><ul>{rows}</ul></div>"
+        "<div class='gl-where-card' aria-hidden='true'><p class='gl-where-card-token'></p>"
+        f"<p class='gl-where-card-place'>Point at a token. Until then: medians of these {len(profile.pieces):,} tokens.</p>"
+        f"<p class='gl-where-card-norm'>Length of the state {three(median(profile.norms))}</p><ul>{rows}</ul></div>"
     )
 
 
@@ -104,6 +104,6 @@ def _key() -> str:
     steps.append(f"{edges[-1]} and more")
     swatches = "".join(f"<span><i class='gl-e{level}'>ab</i>{said}</span>" for level, said in enumerate(steps))
     return (
-        f"<p class='gl-key'>Error left: {swatches}<span><i class='gl-sink'>ab</i>sink: a state at least {SINK} times "
+        f"<p class='gl-where-key'>Error left: {swatches}<span><i class='gl-sink'>ab</i>sink: a state at least {SINK} times "
         "as long as the median</span></p>"
     )

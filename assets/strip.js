@@ -11,7 +11,7 @@ const three = (x) => {
 };
 
 function numbers() {
-  const box = element.querySelector(".gl-tokens");
+  const box = element.querySelector(".gl-where");
   if (box && box !== numbers.box) { numbers.box = box; numbers.read = JSON.parse(box.dataset.numbers); now = null; kept = false; }
   return box ? numbers.read : null;
 }
@@ -31,18 +31,18 @@ function place(at) {
 }
 
 function card(span) {
-  const box = element.querySelector(".gl-card"), { ratios } = numbers();
+  const box = element.querySelector(".gl-where-card"), { ratios } = numbers();
   strip().querySelector(".gl-now")?.classList.remove("gl-now");
   const at = [...strip().children].indexOf(span);
   now = at < 0 ? null : at;
   if (now === null) return;
   span.classList.add("gl-now");
   const text = span.textContent;
-  box.querySelector(".gl-card-token").textContent = text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣")
+  box.querySelector(".gl-where-card-token").textContent = text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣")
     || "part of the next character";
   const [where, length] = place(at);
-  box.querySelector(".gl-card-place").textContent = where + (kept ? " (kept)" : "");
-  box.querySelector(".gl-card-norm").textContent = length;
+  box.querySelector(".gl-where-card-place").textContent = where + (kept ? " (kept)" : "");
+  box.querySelector(".gl-where-card-norm").textContent = length;
   box.querySelectorAll("b").forEach((cell, method) => { cell.textContent = three(ratios[method][at]); });
 }
 
@@ -56,7 +56,7 @@ function move(by) {
   const at = Math.min(Math.max(now === null ? 0 : now + by, 0), spans.length - 1);
   card(spans[at]);
   spans[at].scrollIntoView({ block: "nearest", inline: "nearest" });
-  const names = [...element.querySelectorAll(".gl-card li")];
+  const names = [...element.querySelectorAll(".gl-where-card li")];
   const said = names.map((row) => `${row.querySelector("span").textContent} ${row.querySelector("b").textContent}`);
   element.querySelector(".gl-unseen").textContent =
     `${spans[at].textContent.trim() || "blank"}. ${place(at).join(". ")}. Error left: ${said.join(", ")}.`;

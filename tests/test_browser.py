@@ -15,7 +15,8 @@ pytestmark = pytest.mark.browser
 
 PLOTS = (
     "boundary", "operator-W", "operator-M", "operator-S", "operator-A", "spectrum-plane", "spectrum-line",
-    "spectrum-rotations", "spectrum-singular", "downstream", "similarity", "influence", "norms", "cosines",
+    "spectrum-rotations", "spectrum-singular", "similarity", "influence", "norms", "cosines", "profile-positions",
+    "profile-channels", "profile-sizes", "downstream-error", "downstream-cosine",
 )
 
 

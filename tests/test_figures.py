@@ -65,7 +65,7 @@ def test_averaging_keeps_the_mean_and_handles_a_ragged_edge():
 def test_bars_show_calibration_held_out_and_the_median(run):
     figure = boundary_bars(run.methods)
     by_name = {trace.name: trace for trace in figure.data}
-    ghosted = [m.method for m in run.methods].index("ghosted")
+    ghosted = list(by_name["held-out"].y).index("ghosted")
     left = run.method("ghosted").residual
     assert by_name["held-out"].x[ghosted] == left.held_out
     assert by_name["calibration"].x[ghosted] == left.calibration
