@@ -87,11 +87,15 @@ def _tables(run: Run) -> dict[str, list[dict[str, Any]]]:
                        for c in choice.candidates] if choice else [],
         "protocols": [{"name": name} | vars(protocol) for name, protocol in run.protocols.items()],
         "generations": [
-            {"method": c.method, "token": at, "id": token, "text": c.pieces[at] if at < len(c.pieces) else None,
-             "kl": c.kl[at] if at < len(c.kl) else None}
+            {"method": c.method, "token": at, "id": token, "text": _at(c.pieces, at), "kl": _at(c.kl, at),
+             "surprisal": _at(c.surprisal, at)}
             for c in run.columns for at, token in enumerate(c.tokens)
         ],
     }
+
+
+def _at(values: Sequence[Any], at: int) -> Any:
+    return values[at] if at < len(values) else None
 
 
 def _method_rows(method: MethodResult, scored: list[str]) -> list[dict[str, Any]]:

@@ -42,7 +42,9 @@ def write(record: Record, pictures: Mapping[str, Figure], uploads: Mapping[str, 
     """
     run, named = record.run, without_folders(record.run.experiment)
     title = f"{run.model_label}, {run.removed.describe(run.blocks)}"
-    style = "\n".join((ASSETS / name).read_text("utf-8") for name in ("app.css", "report/report.css"))
+    styles = (*sorted(ASSETS.glob("*.css")), ASSETS / "report" / "report.css")
+    style = "\n".join(path.read_text("utf-8") for path in styles)
+    figures = "".join(_section(_title(name), _figure(name, figure)) for name, figure in pictures.items())
     scripts = (get_plotlyjs(), (ASSETS / "report" / "report.js").read_text("utf-8"))
     body = "".join((
         f"<header class='gl-top'><h1>{escape(title)}</h1><p>{LEAD}</p></header>",
@@ -51,7 +53,7 @@ def write(record: Record, pictures: Mapping[str, Figure], uploads: Mapping[str, 
         _section("What to know", tables.notices(run)),
         _section("What do the models write?", _texts(record)),
         _section("What did it cost?", tables.numbers_table(run) + tables.protocol_lines(run) if run.methods else ""),
-        "".join(_section(_title(name), _figure(name, figure)) for name, figure in pictures.items()),
+        f"<div class='gl-figures'>{figures}</div>",
         _section("Settings", _settings(shareable(run.experiment, uploads))),
         _section("The same run on the command line", f"<pre>{escape(code.command_line(named))}</pre>"),
         _section("The same run in Python", f"<pre>{escape(code.python_code(named))}</pre>"),
@@ -88,8 +90,8 @@ def _figure(name: str, figure: Figure) -> str:
     said = said.replace("&", "\\u0026")
     height = int(figure.get("layout", {}).get("height") or HEIGHT)
     return (
-        f"<div class='gl-plot' style='height:{height}px' data-figure='{escape(name)}' role='img' "
-        f"aria-label='{escape(_title(name))}'></div><script type='application/json'>{said}</script>"
+        f"<div class='gl-plot'><div style='height:{height}px' data-figure='{escape(name)}' data-testid='plotly' "
+        f"role='img' aria-label='{escape(_title(name))}'></div><script type='application/json'>{said}</script></div>"
     )
 
 

@@ -57,7 +57,7 @@ def build() -> SharePanel:
     """Place the panel."""
     with gr.Column(elem_classes="gl-panel", elem_id="gl-panel-share"):
         gr.HTML(f"<h2 class='gl-h'>Keep it, pass it on</h2><p class='gl-read'>{READING}</p>")
-        with gr.Row(elem_classes="gl-share"):
+        with gr.Row(elem_classes="gl-sharing"):
             link = _link()
             buttons = [_button(f"Export {said}", name)
                        for name, said in (("csv", "tables (CSV)"), ("json", "JSON"), ("report", "report (HTML)"))]
