@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from types import SimpleNamespace
 
@@ -206,6 +207,24 @@ def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = Non
         return found
 
     return run
+
+
+def held(run, gates: dict[int, threading.Event]):
+    """Return the same run, but it waits after the given numbers of tokens until their event is set."""
+
+    def waiting(experiment, workspace=None, cancel=None):
+        steps, written = run(experiment, workspace, cancel), 0
+        while True:
+            try:
+                event = next(steps)
+            except StopIteration as stop:
+                return stop.value
+            yield event
+            written += isinstance(event, Update) and event.part == "columns"
+            if written in gates:
+                gates[written].wait(120)
+
+    return waiting
 
 
 def write(found: Run, pieces: list[str] | None, pace: float, cancel, fails: tuple[str, int] | None = None):

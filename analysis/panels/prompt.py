@@ -42,10 +42,12 @@ def presets() -> tuple[Preset, ...]:
 def build() -> PromptControls:
     """Place the controls and join them: an example is written by the browser itself, at once."""
     texts = [each.text for each in presets()]
-    preset = gr.Dropdown([(each.label, each.text) for each in presets()], label="Examples of prompts",
+    # Interactive is said because gradio makes what is only an output read-only.
+    preset = gr.Dropdown([(each.label, each.text) for each in presets()], label="Examples of prompts", interactive=True,
                          value=DEFAULT.prompt if DEFAULT.prompt in texts else None, elem_id="gl-preset")
-    prompt = gr.Textbox(DEFAULT.prompt, label="Prompt", lines=3, max_lines=6, elem_id="gl-prompt")
-    chat = gr.Checkbox(DEFAULT.chat, label="Chat template", info=HINT_CHAT, elem_id="gl-chat")
+    prompt = gr.Textbox(DEFAULT.prompt, label="Prompt", lines=3, max_lines=6, interactive=True,
+                        elem_id="gl-prompt")
+    chat = gr.Checkbox(DEFAULT.chat, label="Chat template", info=HINT_CHAT, interactive=True, elem_id="gl-chat")
     spoken = json.dumps([each.text for each in presets() if each.chat])
     quiet = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
     preset.input(None, [preset], [prompt, chat], js=f"(text) => [text, {spoken}.includes(text)]", **quiet)
