@@ -38,8 +38,11 @@ def map_value(blocks: int, removed: RemovedBlocks | None, similarity: Similarity
 
 def found_value(run: Run, choice: bool = True) -> str:
     """Return the value that shows a run; without ``choice`` only its numbers, whatever is chosen by now."""
-    removed, found = (run.removed, {"found": True}) if choice else (None, {})
-    return map_value(run.blocks, removed, run.similarity, ranges=run.ranges, choice=run.choice, **found)
+    numbers = {"ranges": run.ranges, "choice": run.choice}
+    if not choice:
+        return map_value(run.blocks, None, run.similarity, **numbers)
+    chosen = {"criterion": run.experiment.criterion, "count": run.experiment.count}
+    return map_value(run.blocks, run.removed, run.similarity, found=True, **chosen, **numbers)
 
 
 def map_data(

@@ -218,7 +218,7 @@ def test_the_forms_of_the_range_follow_each_other(page):
     assert (picked[panel.first], picked[panel.last], picked[panel.remove]) == (3, 7, "3-7")
     typed = forms(page).from_numbers(5, 9, value)
     assert typed[panel.remove] == "5-9" and json.loads(typed[panel.map])["gaps"] == [[5, 9]]
-    assert json.loads(typed[panel.map])["cosine"] == json.loads(value)["cosine"]
+    assert json.loads(typed[panel.map])["data"] == json.loads(value)["data"]
     written = forms(page).from_text("3, 12–17", value)
     assert json.loads(written[panel.map])["gaps"] == [[3, 3], [12, 17]] and written[panel.problem] == ""
     assert "runs backwards" in forms(page).from_numbers(9, 5, value)[panel.problem]
@@ -242,14 +242,14 @@ def test_the_map_carries_the_cosine_to_four_digits():
 
     found = similarity()
     sent = json.loads(layer_map.map_value(30, RemovedBlocks(), found))
-    read = np.frombuffer(base64.b64decode(sent["cosine"]), "<i2").reshape(31, 31) / 10_000
+    read = np.frombuffer(base64.b64decode(sent["data"]["cosine"]), "<i2").reshape(31, 31) / 10_000
     assert np.abs(read - found.cosine).max() <= 5.1e-5
 
 
 def test_another_model_resizes_the_map_and_drops_a_range_that_does_not_fit(page):
     panels = live(page).layout
     small = forms(page).describe("small", 16384, "14-18")
-    assert json.loads(small[panels.layer_map.map]) == {"blocks": 12, "gaps": [], "cosine": None}
+    assert json.loads(small[panels.layer_map.map]) == {"blocks": 12, "gaps": [], "active": 0, "data": None}
     facts_line = small[panels.controls.facts]
     assert "135 M parameters; a run needs about 823 MB of the" in facts_line and "nothing to fetch" in facts_line
     assert "one pass over 16,384 tokens takes about 8 s" in facts_line

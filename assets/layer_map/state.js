@@ -48,10 +48,12 @@ function read() {
   if (value.asked) { running = true; touched = false; }
   const stale = value.serial !== undefined && value.serial < state.serial;
   const refused = !other && (stale || Boolean(value.found && running && touched));
+  // A run that was started here has the controls as they were then; they may have been changed since.
+  const keys = ["blocks", "gaps", "active", ...(value.found && running ? [] : ["criterion", "count"])];
   if (value.found) running = false;
   if (!refused) {
     const before = state.gaps;
-    for (const key of ["blocks", "gaps", "active", "criterion", "count"]) if (key in value) state[key] = value[key];
+    for (const key of keys) if (key in value) state[key] = value[key];
     if (!same(before, state.gaps) && !value.found) touched = true;
     if (state.criterion !== "manual") shown = state.criterion;
   }
