@@ -36,8 +36,8 @@ def token_strip(profile: BoundaryProfile, shown: str) -> str:
         "ratios": ratios, "norms": [_plain(value) for value in profile.norms], "window": profile.window,
         "sinks": np.flatnonzero(wide).tolist(), "steps": STEPS,
     }
-    first = profile.methods[shown].tokens
-    tokens = "".join(_token(piece, first[at], wide[at], at and at % profile.window == 0)
+    first = ratios[names.index(shown)]  # as the script reads them, so that both tint alike
+    tokens = "".join(_token(piece, first[at] or 0.0, wide[at], at and at % profile.window == 0)
                      for at, piece in enumerate(profile.pieces))
     numbers = escape(json.dumps(data, separators=(",", ":")))
     return (

@@ -71,7 +71,7 @@ def whole_run(page):
     page.wait_for_selector(".gl-done, .gl-failed", timeout=1_100_000)
     said = page.inner_text("#gl-status")
     assert "self-check passed" in said
-    for name in ("boundary", "operator-W", "spectrum-plane", "downstream", "similarity", "influence"):
+    for name in ("boundary", "operator-W", "spectrum-plane", "downstream-error", "similarity", "influence"):
         page.wait_for_selector(f"#gl-plot-{name} .main-svg")
     assert page.locator(".gl-column").count() == 6
     texts = page.locator(".gl-text").all_inner_texts()

@@ -119,7 +119,7 @@ def test_one_very_wrong_method_does_not_press_the_others_together():
 
 
 def test_the_formula_of_the_bars_says_what_is_behind_a_name():
-    panel = SimpleNamespace(bars="bars", formula="formula")
+    panel = SimpleNamespace(numbers="numbers", bars="bars", formula="formula")
     said = boundary.show(panel, record())["formula"]
     assert "$C = 64$" in said and "feed-forward branch" in said and "below the dotted line" in said
     assert "rank" not in said and "last boundary" not in said
@@ -136,7 +136,8 @@ def test_the_strip_shows_the_text_piece_by_piece_tinted_by_the_chosen_repair():
     read = Tokens(token_strip(found, "ghosted"))
     assert [text for _, text in read.pieces] == list(found.pieces) and len(read.pieces) == 512
     for at, (classes, piece) in enumerate(read.pieces):
-        assert f"gl-e{tint(found.methods['ghosted'].tokens[at])}" in classes
+        step = tint(float(f"{found.methods['ghosted'].tokens[at]:.3g}"))
+        assert f"gl-e{step}" in classes
         assert ("gl-where-part" in classes) == (piece == "") and ("gl-break" in classes) == (piece == "\n")
         assert ("gl-sink" in classes) == (at == 0)
     assert np.allclose(read.numbers["ratios"][3], found.methods["ghosted"].tokens, rtol=6e-3)
