@@ -93,7 +93,8 @@ def _card(profile: BoundaryProfile, names: list[str]) -> str:
     )
     return (
         "<div class='gl-where-card' aria-hidden='true'><p class='gl-where-card-token'></p>"
-        f"<p class='gl-where-card-place'>Point at a token. Until then: medians of these {len(profile.pieces):,} tokens.</p>"
+        "<p class='gl-where-card-place'>Point at a token. Until then: medians of these "
+        f"{len(profile.pieces):,} tokens.</p>"
         f"<p class='gl-where-card-norm'>Length of the state {three(median(profile.norms))}</p><ul>{rows}</ul></div>"
     )
 
@@ -104,6 +105,6 @@ def _key() -> str:
     steps.append(f"{edges[-1]} and more")
     swatches = "".join(f"<span><i class='gl-e{level}'>ab</i>{said}</span>" for level, said in enumerate(steps))
     return (
-        f"<p class='gl-where-key'>Error left: {swatches}<span><i class='gl-sink'>ab</i>sink: a state at least {SINK} times "
-        "as long as the median</span></p>"
+        f"<p class='gl-where-key'>Error left: {swatches}<span><i class='gl-sink'>ab</i>"
+        f"sink: a state at least {SINK} times as long as the median</span></p>"
     )

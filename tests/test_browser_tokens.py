@@ -71,8 +71,8 @@ def test_pointing_at_a_token_tells_its_numbers_without_asking_the_server(page, s
     page.on("request", lambda request: asked.append(request.url))
     for at in (3, 0, 17):
         token(page, at).hover()
-        page.wait_for_function("at => document.querySelector('.gl-where-card-place').textContent.includes(`Token ${at}, `)",
-                               arg=at)  # fmt: skip
+        place = "document.querySelector('.gl-where-card-place').textContent"
+        page.wait_for_function(f"at => {place}.includes(`Token ${{at}}, `)", arg=at)
         shown = card(page)
         assert f"Token {at}, position {at} of its window" + ("; a sink" if at == 0 else "") in shown
         for name in NAMES:

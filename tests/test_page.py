@@ -149,7 +149,8 @@ def test_a_criterion_writes_its_choice_into_the_map(page):
     shown = whole_run(page, "c", criterion="cosine", count=5, remove="1-2")
     panel = live(page).layout.layer_map
     assert shown[panel.remove] == "12-16" and shown[panel.first] == 12 and shown[panel.problem] == ""
-    assert json.loads(shown[panel.map])["data"]["left"], "the errors of all ranges come last, and leave the blocks alone"
+    last = json.loads(shown[panel.map])
+    assert last["data"]["left"], "the errors of all ranges come last, and leave the blocks alone"
 
 
 def test_a_choice_is_told_with_its_runner_up_and_a_near_tie(page):
