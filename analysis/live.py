@@ -56,7 +56,9 @@ class Live:
 
     def __init__(
         self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], local_paths: bool,
+        first: Record | None = None,
     ) -> None:
+        self.first = first
         self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
         self.runner = Runner(run, on_end=self._remember)
         self._describe, self._local_paths = describe, local_paths

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from analysis import panels, pickers, precomputed
+from analysis import panels, pickers
 from analysis.link import experiment_of
 from analysis.live import Live
 from analysis.panels import bus, controls, layer_map, share, status
@@ -37,7 +37,7 @@ class Opening:
         except GhostedError as refused:
             experiment, notices = DEFAULT, [*notices, str(refused)]
         found = self.live.finished.get(experiment)
-        record = found or precomputed.record()
+        record = found or self.live.first
         session = self.live.sessions.of(visitor)
         session.shown = record
         shown = self._texts_of(record, session) | share.show(layout.share, record) if record is not None else {}
@@ -61,7 +61,7 @@ class Opening:
         shown: dict[Any, Any] = {}
         for name in names:
             previewed = session.preview is not None and name in session.previewed
-            record = session.preview if previewed else session.shown or precomputed.record()
+            record = session.preview if previewed else session.shown or self.live.first
             shown |= self.live.show(record, session, only=[name]) if record is not None else {}
         return shown or gr.skip()
 

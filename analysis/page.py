@@ -14,6 +14,7 @@ from analysis.live import Layout, Live
 from analysis.opening import Opening
 from analysis.panels import bus, controls, share, status
 from analysis.previewing import SHOWN, Previewing, Source
+from analysis.record import Record
 from analysis.runner import RunFunction
 from analysis.session import Session
 from analysis.sharing import Sharing
@@ -31,7 +32,7 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 
 def build_page(
     run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, local_paths: bool = True,
-    preview: Source | None = None,
+    preview: Source | None = None, first: Callable[[], Record | None] = precomputed.record,
 ) -> gr.Blocks:
     """Build the page.
 
@@ -40,10 +41,12 @@ def build_page(
         describe: model name to its facts; the library's by default.
         local_paths: whether visitors may name files and folders of this machine.
         preview: experiment to what answers for another range at once; the library's by default, where it runs.
+        first: what the page shows before anything was computed.
     """
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
-        layout = _place()
-        live = Live(layout, run_function or library.run, describe or library.describe, local_paths)
+        shown = first()
+        layout = _place(shown)
+        live = Live(layout, run_function or library.run, describe or library.describe, local_paths, shown)
         _wire_run(page, layout, live)
         live.forms = Forms(live)
         _wire_forms(layout, live.forms)
@@ -54,7 +57,7 @@ def build_page(
         for name, panel in layout.panels.items():
             if hasattr(panels.module(name), "wire"):
                 panels.module(name).wire(panel, live)
-    _fill(layout, live)
+    _fill(live)
     page.queue(max_size=64, default_concurrency_limit=40)
     return page
 
@@ -70,11 +73,11 @@ def look_and_feel() -> dict[str, Any]:
     }
 
 
-def _place() -> Layout:
+def _place(first: Record | None) -> Layout:
     placed: dict[str, Any] = {}
     with gr.Row(elem_classes="gl-head", equal_height=False):
         gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>", min_width=300)
-        line = status.build(precomputed=precomputed.record() is not None)
+        line = status.build(precomputed=first is not None)
     with gr.Row(elem_classes="gl-page", equal_height=False):
         with gr.Column(elem_classes="gl-side", elem_id="gl-side", min_width=280, scale=0):
             side = controls.build()
@@ -89,23 +92,18 @@ def _place() -> Layout:
                 with _frame(name):
                     placed[name] = panels.module(name).build()
             shared = share.build()
-    return Layout(side, line, shared, bus.build(_source()), placed)
-
-
-def _source() -> str:
-    record = precomputed.record()
-    return record.source if record is not None else "live"
+    return Layout(side, line, shared, bus.build(first.source if first is not None else "live"), placed)
 
 
 def _frame(name: str, **options: Any) -> gr.Column:
     return gr.Column(elem_classes="gl-panel", elem_id=f"gl-panel-{name}", **options)
 
 
-def _fill(layout: Layout, live: Live) -> None:
-    """Put the precomputed run's texts and map into the page itself; its figures follow once the page is there."""
-    if (record := precomputed.record()) is None:
+def _fill(live: Live) -> None:
+    """Put the first record's texts and map into the page itself; its figures follow once the page is there."""
+    if live.first is None:
         return
-    for component, value in live.show(record, Session()).items():
+    for component, value in live.show(live.first, Session()).items():
         if isinstance(component, (gr.HTML, gr.Markdown)) and isinstance(value, str):
             component.value = value
 

@@ -34,8 +34,8 @@ def values_of(experiment: Experiment) -> dict[str, Any]:
     """Return what each control holds for an experiment, by name of :data:`FIELDS`."""
     values = {name: getattr(experiment, name) for name in FIELDS}
     values |= {name: values[name] or "" for name in TEXT_OR_EMPTY}
-    ridge = experiment.ridge if isinstance(experiment.ridge, str) else f"{experiment.ridge:g}"
-    return values | {"methods": list(experiment.methods), "ridge": ridge, "evaluate": ", ".join(experiment.evaluate)}
+    return values | {"methods": list(experiment.methods), "ridge": _written(experiment.ridge),
+                     "evaluate": ", ".join(experiment.evaluate)}
 
 
 def experiment_from(values: dict[str, Any]) -> Experiment:
@@ -96,6 +96,11 @@ def _number(name: str, value: Any) -> float:
     if value is None:
         raise InputError(f"{name} is empty; write a number, 0 for greedy.")
     return float(value)
+
+
+def _written(ridge: float | str) -> str:
+    short = f"{ridge:g}" if not isinstance(ridge, str) else ridge
+    return short if isinstance(ridge, str) or float(short) == ridge else repr(ridge)
 
 
 def _ridge(value: Any) -> float | str:

@@ -28,3 +28,12 @@ def smol():
     from ghosted.progress import drain
 
     return drain(models.load("smollm2-135m"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium; one per module, for playwright's event loop must not outlive it."""
+    from browser import chromium
+
+    with chromium() as started:
+        yield started

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
-from browser import chromium, opened
+from browser import opened
 from fake_run import make_run
 
 from analysis.figures.operator import portraits
@@ -45,12 +45,6 @@ def serve(record):
     looks = look_and_feel() | {"css_paths": sorted(ASSETS.glob("*.css"))}
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **looks)
     return page, url
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """The layer map in a real browser: mouse, keyboard and finger, its criteria, and what the server is told."""
 
 import pytest
-from browser import chromium, opened
+from browser import opened
 from fake_run import make_run
-from test_browser import block, choose_criterion, drag, number, press_run, says, serve, wait_for_text, write_range
+from pages import block, choose_criterion, drag, number, press_run, says, served, wait_for_text, write_range
 
 pytestmark = pytest.mark.browser
 
@@ -12,16 +12,9 @@ BARS = "#gl-map .gl-map-scores .gl-map-bar"
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def url(browser):
-    page, address = serve(make_run(pace=0.004, steps=4))
-    yield address
-    page.close()
+    with served(make_run(pace=0.004, steps=4)) as address:
+        yield address
 
 
 @pytest.fixture
@@ -220,24 +213,20 @@ def test_the_form_of_the_criterion_and_the_buttons_agree(run):
 
 
 def test_what_was_picked_during_a_run_stands(browser):
-    served, address = serve(make_run(pace=0.05, steps=100))
-    try:
-        with opened(browser, address) as page:
-            page.click("#gl-run")
-            page.wait_for_selector(".gl-busy")
-            drag(page, 2, 4)
-            wait_for_text(page, "2-4")
-            assert page.locator("#gl-map image").count() == 0, "the criterion has not chosen yet"
-            page.wait_for_selector("#gl-map image", timeout=60_000)
-            page.wait_for_timeout(1000)
-            wait_for_text(page, "2-4")
-            assert says(page) == "Layer map: removes blocks 2–4 (3 of 30)"
-            wait_for_criterion(page, "chosen by hand")
-            page.click("#gl-stop")
-            page.wait_for_selector(".gl-stopped, .gl-done")
-            assert page.faults == []
-    finally:
-        served.close()
+    with served(make_run(pace=0.05, steps=100)) as address, opened(browser, address) as page:
+        page.click("#gl-run")
+        page.wait_for_selector(".gl-busy")
+        drag(page, 2, 4)
+        wait_for_text(page, "2-4")
+        assert page.locator("#gl-map image").count() == 0, "the criterion has not chosen yet"
+        page.wait_for_selector("#gl-map image", timeout=60_000)
+        page.wait_for_timeout(1000)
+        wait_for_text(page, "2-4")
+        assert says(page) == "Layer map: removes blocks 2–4 (3 of 30)"
+        wait_for_criterion(page, "chosen by hand")
+        page.click("#gl-stop")
+        page.wait_for_selector(".gl-stopped, .gl-done")
+        assert page.faults == []
 
 
 def test_the_map_switches_to_what_a_repair_leaves(run):
@@ -295,25 +284,21 @@ def test_nothing_moves_when_a_run_fills_the_map(page):
 
 @pytest.mark.parametrize("blocks", [4, 80])
 def test_small_and_large_models(browser, blocks):
-    served, address = serve(make_run(pace=0.004, steps=2, blocks=blocks))
-    try:
-        with opened(browser, address, width=390) as page:
-            write_range(page, "1")
-            press_run(page, new_tokens="1")
-            page.wait_for_selector(f"#gl-map svg[aria-label*='(1 of {blocks})']")
-            number(page, "How many")
-            chip(page, "cosine").click()
-            page.wait_for_timeout(200)
-            if blocks == 4:
-                assert "How many? From 1 to 3 of 4" in page.inner_text("#gl-map .gl-map-hover")
-                number(page, "How many").fill("2")
-            expected = {4: "(2 of 4)", 80: "(5 of 80)"}[blocks]
-            page.wait_for_selector(f"#gl-map svg[aria-label*='{expected}']")
-            assert page.locator(BARS).count() == blocks - (2 if blocks == 4 else 5) + 1
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            assert page.faults == []
-    finally:
-        served.close()
+    with served(make_run(pace=0.004, steps=2, blocks=blocks)) as address, opened(browser, address, width=390) as page:
+        write_range(page, "1")
+        press_run(page, new_tokens="1")
+        page.wait_for_selector(f"#gl-map svg[aria-label*='(1 of {blocks})']")
+        number(page, "How many")
+        chip(page, "cosine").click()
+        page.wait_for_timeout(200)
+        if blocks == 4:
+            assert "How many? From 1 to 3 of 4" in page.inner_text("#gl-map .gl-map-hover")
+            number(page, "How many").fill("2")
+        expected = {4: "(2 of 4)", 80: "(5 of 80)"}[blocks]
+        page.wait_for_selector(f"#gl-map svg[aria-label*='{expected}']")
+        assert page.locator(BARS).count() == blocks - (2 if blocks == 4 else 5) + 1
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.faults == []
 
 
 def test_a_finger_scrolls_over_the_picture_and_taps_a_pair(browser, url):

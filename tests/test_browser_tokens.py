@@ -2,7 +2,7 @@
 
 import gradio as gr
 import pytest
-from browser import chromium, opened
+from browser import opened
 from fake_run import NASTY, make_run
 
 from analysis.page import ASSETS, look_and_feel
@@ -33,12 +33,6 @@ def serve(remove="14-18", pieces=None):
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True,
                             **look_and_feel() | {"css_paths": sorted(ASSETS.glob("*.css"))})
     return page, url, record
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

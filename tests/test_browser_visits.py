@@ -6,11 +6,10 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import chromium, opened
-from fake_run import facts, make_run
+from browser import opened
+from fake_run import make_run
+from pages import served
 
-from analysis import precomputed
-from analysis.page import build_page, look_and_feel
 from analysis.record import Record
 from analysis.settings import DEFAULT
 from ghosted.progress import drain
@@ -21,35 +20,25 @@ FIRST_PICTURE = "#gl-map svg image"
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def served():
-    """The page with a precomputed record of the fake run, so that it does not depend on the one in assets."""
+def visited(browser):
+    """The page with a precomputed record of the fake run, and the experiments that were computed."""
     shown = drain(make_run(pace=0, steps=1)(dataclasses.replace(DEFAULT, text="generated", max_new_tokens=8)))
-    kept, precomputed.record = precomputed.record, lambda: Record.of(shown, "precomputed")
     calls = []
 
     def counted(experiment, cancel=None):
         calls.append(experiment)
         return (yield from make_run(pace=0.04, steps=15)(experiment, cancel=cancel))
 
-    page = build_page(counted, facts)
-    _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **look_and_feel())
-    yield url, calls
-    page.close()
-    precomputed.record = kept
+    with served(counted, first=Record.of(shown, "precomputed")) as url:
+        yield url, calls
 
 
 def settle(page, until=".gl-done"):
     page.wait_for_selector(until, timeout=30_000)
 
 
-def test_a_first_visit_shows_a_precomputed_run_and_a_side_by_side_needs_one_click(browser, served):
-    url, _ = served
+def test_a_first_visit_shows_a_precomputed_run_and_a_side_by_side_needs_one_click(browser, visited):
+    url, _ = visited
     with opened(browser, url, width=1440) as page:
         page.wait_for_selector(FIRST_PICTURE)
         since_start = page.evaluate("performance.now()")
@@ -65,8 +54,8 @@ def test_a_first_visit_shows_a_precomputed_run_and_a_side_by_side_needs_one_clic
         assert page.faults == []
 
 
-def test_stage_count_and_time_left_are_told_while_earlier_pictures_stay_dimmed(browser, served):
-    url, _ = served
+def test_stage_count_and_time_left_are_told_while_earlier_pictures_stay_dimmed(browser, visited):
+    url, _ = visited
     with opened(browser, f"{url}?seed=1") as page:
         page.wait_for_selector("#gl-plot-boundary .main-svg")
         page.click("#gl-run")
@@ -78,8 +67,8 @@ def test_stage_count_and_time_left_are_told_while_earlier_pictures_stay_dimmed(b
         page.wait_for_function("!document.querySelector('[data-stale]')")
 
 
-def test_a_reload_during_a_run_comes_back_to_it_and_computes_nothing_twice(browser, served):
-    url, calls = served
+def test_a_reload_during_a_run_comes_back_to_it_and_computes_nothing_twice(browser, visited):
+    url, calls = visited
     with opened(browser, f"{url}?remove=3-6&seed=2") as page:
         page.wait_for_selector("#gl-map svg[aria-label*='3–6']")
         before = len(calls)
@@ -98,8 +87,8 @@ def test_a_reload_during_a_run_comes_back_to_it_and_computes_nothing_twice(brows
         assert page.faults == []
 
 
-def test_a_link_in_a_second_browser_shows_the_same_experiment_and_starts_nothing(browser, served):
-    url, calls = served
+def test_a_link_in_a_second_browser_shows_the_same_experiment_and_starts_nothing(browser, visited):
+    url, calls = visited
     before = len(calls)
     with opened(browser, f"{url}?remove=2,12-14&methods=none,ghosted&temperature=0.5&seed=9&tokens=4096") as page:
         page.wait_for_selector("#gl-map svg[aria-label*='2, 12–14']")
@@ -116,16 +105,16 @@ def test_a_link_in_a_second_browser_shows_the_same_experiment_and_starts_nothing
     other.context.close()
 
 
-def test_a_broken_link_opens_with_a_notice_and_sane_settings(browser, served):
-    url, _ = served
+def test_a_broken_link_opens_with_a_notice_and_sane_settings(browser, visited):
+    url, _ = visited
     with opened(browser, f"{url}?remove=99-x&tokens=-5&methods=nonsense,ghosted") as page:
         page.wait_for_function("document.querySelector('#gl-status').innerText.includes('cannot be used')")
         assert page.get_by_label("Tokens", exact=True).input_value() == str(DEFAULT.tokens)
         assert page.faults == []
 
 
-def test_the_keyboard_alone_gets_from_the_start_to_a_side_by_side(browser, served):
-    url, _ = served
+def test_the_keyboard_alone_gets_from_the_start_to_a_side_by_side(browser, visited):
+    url, _ = visited
     with opened(browser, f"{url}?seed=3") as page:
         page.wait_for_selector(FIRST_PICTURE)
         reach(page, "#gl-map svg")
@@ -150,8 +139,8 @@ def reach(page, selector, back=False, most=120):
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-def test_runs_are_pinned_opened_and_deleted(browser, served):
-    url, calls = served
+def test_runs_are_pinned_opened_and_deleted(browser, visited):
+    url, calls = visited
     with opened(browser, f"{url}?remove=5-6&seed=4") as page:
         page.wait_for_selector("#gl-map svg[aria-label*='5–6']")
         page.click("#gl-run")
@@ -180,8 +169,8 @@ GRADIO_S_OWN = {
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_our_own_parts(browser, served, theme):
-    url, _ = served
+def test_axe_finds_nothing_serious_in_our_own_parts(browser, visited, theme):
+    url, _ = visited
     with opened(browser, f"{url}?__theme={theme}&seed=5", width=1440) as page:
         page.wait_for_selector(FIRST_PICTURE)
         page.click("#gl-run")
@@ -210,8 +199,8 @@ def is_ours(page, selector):
         "&& !e.closest('.js-plotly-plot'); }", selector)
 
 
-def test_injected_text_is_shown_literally_wherever_it_comes_back(browser, served):
-    url, _ = served
+def test_injected_text_is_shown_literally_wherever_it_comes_back(browser, visited):
+    url, _ = visited
     nasty = "<img src=x onerror=alert(1)> ${alert(2)} `x` </script> {{value}}"
     with opened(browser, url) as page:
         page.fill("#gl-prompt textarea", nasty)

@@ -6,10 +6,9 @@ import json
 import zipfile
 
 import pytest
-from browser import chromium, opened
-from fake_run import NASTY, facts, make_run
-
-from analysis.page import build_page, look_and_feel
+from browser import opened
+from fake_run import NASTY, make_run
+from pages import served
 
 pytestmark = pytest.mark.browser
 
@@ -17,17 +16,9 @@ PROMPT = "".join(NASTY)
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def url(browser):
-    page = build_page(make_run(pace=0.002, steps=2, pieces=NASTY), facts)
-    _, address, _ = page.launch(prevent_thread_lock=True, quiet=True, **look_and_feel())
-    yield address.rstrip("/")
-    page.close()
+    with served(make_run(pace=0.002, steps=2, pieces=NASTY)) as address:
+        yield address.rstrip("/")
 
 
 @pytest.fixture
@@ -130,16 +121,15 @@ def test_without_a_clipboard_the_old_way_copies_or_the_link_is_there_to_copy(bro
 
 def test_on_a_space_the_link_has_its_public_host(browser, monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "owner-name.hf.space")
-    space = build_page(make_run(pace=0.001, steps=1), facts, local_paths=False)
-    _, address, _ = space.launch(prevent_thread_lock=True, quiet=True, **look_and_feel())
-    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
-    page = context.new_page()
-    page.goto(f"{address}?remove=7")
-    page.click("#gl-link .gl-copy")
-    page.wait_for_selector("#gl-link .gl-copied:text('Copied.')")
-    assert page.evaluate("navigator.clipboard.readText()") == "https://owner-name.hf.space/?remove=7"
-    context.close()
-    space.close()
+    with served(make_run(pace=0.001, steps=1), local_paths=False) as address:
+        context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+        page = context.new_page()
+        page.goto(f"{address}?remove=7")
+        page.click("#gl-link .gl-copy")
+        page.wait_for_selector("#gl-link .gl-copied:text('Copied.')")
+        assert page.evaluate("navigator.clipboard.readText()") == "https://owner-name.hf.space/?remove=7"
+        context.close()
+
 
 
 def test_a_teachers_link_hides_and_keeps_its_flags(browser, url):
