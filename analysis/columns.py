@@ -64,7 +64,7 @@ def facts(column: Column) -> dict[str, str]:
              "parameters": three(None) if column.parameters is None else count(column.parameters)}
     if column.method == "original":
         return speed | {"tokens": str(len(column.tokens)), "surprisal": _nats(column.surprisal)}
-    return speed | {"agreement": percent(column.agreement), "mean KL": _nats(column.kl)}
+    return speed | {"agreement": percent(column.agreement), "KL": _nats(column.kl)}
 
 
 def example(columns: Sequence[Column]) -> str:

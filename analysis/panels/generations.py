@@ -20,7 +20,7 @@ READING = (
     "All models continue the same prompt, one token each in turn; the underlined token is the first that differs from "
     "the original's (counted from 0). Point at a token, or walk with the arrow keys, to see what the models found "
     "likely there; a click pins it. Agreement is how often both models' most likely token is the same, tokens/s counts "
-    "each model's own time on this machine after the prompt."
+    "each model's own time on this machine after the prompt; KL and surprisal beside a name are means over its tokens."
 )
 FORMULA = (
     "KL $= \\sum_v p(v) \\ln (p(v) / q(v))$ over all tokens $v$; surprisal $= -\\ln q(\\text{token written})$; $p$ is "
