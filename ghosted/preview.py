@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ghosted import operators
-from ghosted.calibration.kept import KeptStates
+from ghosted.calibration.kept import RECENT_BYTES, KeptStates
 from ghosted.calibration.statistics import MOMENTS
 from ghosted.decomposition import decompose
 from ghosted.errors import NotDefined, TextError
@@ -69,6 +69,18 @@ class Preview:
     def rest(self, removed: RemovedBlocks, methods: Sequence[str], cancel: CancelFlag | None = None) -> Run:
         """Return the same with the methods that need the branch before the gap, and all spectra; raises likewise."""
         return self._run(removed, methods, [m for m in methods if is_closed_form(m)], cancel, spectra=True)
+
+    def warm(self, methods: Sequence[str], cancel: CancelFlag | None = None) -> None:
+        """Compute what belongs to single states, while there is nothing else to do; then no range starts from nothing.
+
+        Of a model whose sums would not all be kept, nothing is computed ahead.
+        """
+        loaded, needs = self.calibration.loaded, operators.needs(tuple(quick_methods(methods)))
+        if 16 * loaded.width**2 * loaded.blocks > RECENT_BYTES // 2:
+            return
+        for state in range(loaded.blocks + 1):
+            with _alone(self._turn, cancel):
+                self._kept.read(state, needs, cancel)
 
     def prefetch(self, removed: RemovedBlocks, methods: Sequence[str], cancel: CancelFlag | None = None) -> None:
         """Compute what :meth:`quick` will be asked next: one gap with either end, or both, moved by one block."""

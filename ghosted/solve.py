@@ -138,6 +138,9 @@ def ridge_of_least_error(error: Callable[[float], float], cancel: CancelFlag | N
 
 def moment_error(M: Tensor, G: Tensor, B: Tensor) -> float:
     """Return ‖φM − Δ‖²_F − ‖Δ‖²_F from moments; arguments as in :func:`residual_norm`."""
+    m = M.diagonal()
+    if int(M.count_nonzero()) == int(m.count_nonzero()):  # no product for a scale per channel
+        return float((m * (m * G.diagonal() - 2 * B.diagonal())).sum())
     return float(((G @ M) * M).sum() - 2 * (M * B).sum())
 
 

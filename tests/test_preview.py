@@ -210,6 +210,31 @@ def test_an_end_that_moves_reads_only_what_is_new(monkeypatch):
         first.method("ghosted").residual)  # fmt: skip
 
 
+def test_after_warming_up_no_start_is_read_again(monkeypatch):
+    calibration = calibrated()
+    states = KeptStates(calibration)
+    shown = Preview(calibration, Experiment(), states)
+    cold = Preview(calibration, Experiment()).quick(parse("2-3"), ("linearpatch", "ghosted"))
+    shown.warm(DEFAULT_METHODS)
+    read = []
+    add = KeptStates._add
+
+    def added(sums, kinds, *rest):
+        read.append(set(sums))
+        return add(sums, kinds, *rest)
+
+    monkeypatch.setattr(KeptStates, "_add", staticmethod(added))
+    monkeypatch.setattr(KeptStates, "_add_magnitudes", None)
+    warm = shown.quick(parse("2-3"), ("linearpatch", "ghosted"))
+    assert read and all("state.B" in names and "state.G" not in names for names in read)
+    for name in ("linearpatch", "ghosted"):
+        assert numbers(warm.method(name).residual) == pytest.approx(numbers(cold.method(name).residual), abs=1e-9)
+    with pytest.raises(Cancelled):
+        flag = CancelFlag()
+        flag.set()
+        Preview(calibration, Experiment()).warm(DEFAULT_METHODS, flag)
+
+
 def test_neighbours_are_prefetched(monkeypatch):
     shown = Preview(calibrated(), Experiment())
     shown.prefetch(parse("4-5"), DEFAULT_METHODS)

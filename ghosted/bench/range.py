@@ -2,8 +2,9 @@
 
 ``ratio``: residuals (calibration, held-out, median) and shares of the default closed-form methods, for ranges that were
 not seen before, one block apart as by a key press; against :func:`~ghosted.calibration.calibrate` with the same
-statistics. Interleaved, median over rounds. ``rest_s`` adds the methods of the branch and all spectra;
-``jump_s`` is a range of which not even the start was seen; ``seen_s`` one that was prefetched.
+statistics. What belongs to single states is at hand (``warm_s``, once per calibration). Interleaved, median over
+rounds. ``cold_s`` is a range before that; ``rest_s`` adds the methods of the branch and all spectra to a range;
+``seen_s`` is a range that was prefetched.
 """
 
 from __future__ import annotations
@@ -53,13 +54,16 @@ def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str
         getattr(preview, how)(RemovedBlocks((gap,)), DEFAULT_METHODS)
         return time.perf_counter() - begin
 
-    seconds: dict[str, list[float]] = {name: [] for name in ("calibrate", "step", "jump", "rest", "seen")}
+    seconds: dict[str, list[float]] = {name: [] for name in ("calibrate", "cold", "warm", "step", "rest", "seen")}
     for _ in range(ROUNDS):
         begin = time.perf_counter()
         calibration = drain(calibrate(loaded, slices.calibration, slices.held_out, (range(start, start + 1),), needs))
         seconds["calibrate"].append(time.perf_counter() - begin)
         preview = Preview(calibration, experiment, KeptStates(calibration, threading.Lock()))
-        seconds["jump"].append(shown(preview, range(start, start + 1), "quick"))
+        seconds["cold"].append(shown(preview, range(start, start + 1), "quick"))
+        begin = time.perf_counter()
+        preview.warm(DEFAULT_METHODS)
+        seconds["warm"].append(time.perf_counter() - begin)
         for length in range(2, 2 + steps):
             seconds["step"].append(shown(preview, range(start, start + length), "quick"))
         seconds["rest"].append(shown(preview, range(start, start + steps + 1), "rest"))

@@ -6,9 +6,9 @@ The numbers are those of :class:`~ghosted.calibration.statistics.GapStatistics` 
 * What does not know the other end is kept: G and its eigendecomposition per start, mean magnitudes per state.
 * Products take several windows at once. Sums over chunks are float64.
 * Where the states are bfloat16, the machine is fast in it *and nobody else computes*, products read their operands as
-  bfloat16: x is one, M and the few large Δ are split into two of them (16 bits), and the rest, ordinary Δ and what is
-  weighted, is rounded to 8 bits. On six gaps of the default model that moves a residual of the default methods by less
-  than 1e-3 of itself (``normalised``, whose features are rounded, too: 2e-3).
+  bfloat16: x is one; what is rounded off M and Δ is added in a second product, of the few large rows where that is
+  enough; what is weighted is rounded to 8 bits. On six gaps of the default model that moves a residual of the default
+  methods by less than 1e-3 of itself (``normalised``, whose features are rounded, too: 2e-3).
   (The switch is one for the whole process: hence the lock, which is never waited for.)
 """
 
@@ -35,6 +35,7 @@ from ghosted.hadamard import rotation
 from ghosted.products import are_faster, bfloat16_products
 from ghosted.pruned import OF_THE_BRANCH
 from ghosted.scores.residual import Ratios
+from ghosted.solve import Spectrum
 
 if TYPE_CHECKING:
     from ghosted.calibration import Calibration
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
     from ghosted.progress import CancelFlag
 
 LARGE = 8.0
-"""Of a token's ‖Δ‖ beside the median: what is rounded off such a Δ could be seen, for it owns the sums."""
+"""Of a token's norm beside the median: what is rounded off such a row could be seen, for it owns the sums."""
+
+VISIBLE = 5e-4
+"""Change of an ordinary token's error, beside which what is rounded off M is not left out."""
 
 CHUNK = 2048  # tokens per product: large enough to be fast, small enough for the processor's cache
 RECENT_BYTES = 3 * 2**27
@@ -122,7 +126,33 @@ class KeptStates:
         for kind, spectrum in statistics.spectra.items() if statistics.spectra else ():
             if self._serves_others(kind):
                 G = statistics.moments(kind).G
-                self.recent.put(self._start(split, statistics, kind), (G, spectrum), 2 * G.nbytes)
+                key = _start(split, kind, statistics.gap.start, statistics.eps)
+                self.recent.put(key, (G, spectrum), 2 * G.nbytes)
+
+    @torch.inference_mode()
+    def read(self, state: int, needs: frozenset[str], cancel: CancelFlag | None = None) -> None:
+        """Compute ahead what every gap that starts or ends at a state will need of it on calibration windows.
+
+        Raises:
+            Cancelled: ``cancel`` was set.
+        """
+        key, width = _start("calibration", "state", state, 0.0), self.calibration.loaded.width
+        wants_gram = "state" in needs and state < self.calibration.loaded.blocks and self.recent.get(key) is None
+        wants_magnitudes = "ratios" in needs and ("calibration", state) not in self._magnitudes
+        if not wants_gram and not wants_magnitudes:
+            return
+        G = torch.zeros(width, width, dtype=torch.float64, device=self.calibration.loaded.device)
+        magnitudes: dict[str, list[Tensor]] = {basis: [] for basis in BASES}
+        for boundary, lengths in self._chunks("calibration", range(state, state), False, cancel):
+            with self._products(branch=False):
+                if wants_gram:
+                    G += boundary.pre.mT @ boundary.pre
+                if wants_magnitudes:
+                    self._add_magnitudes(magnitudes, boundary.pre, lengths)
+        if wants_gram:
+            self.recent.put(key, (G, Spectrum(G)), 2 * G.nbytes)
+        if wants_magnitudes:
+            self._magnitudes["calibration", state] = {b: torch.stack(rows) for b, rows in magnitudes.items()}
 
     @torch.inference_mode()
     def errors(
@@ -137,29 +167,30 @@ class KeptStates:
             cancel: checked between chunks.
         """
         found = {name: Ratios() for name in fitted}
-        M = {name: _diagonal(f.M.float()) for name, f in fitted.items() if f.M is not None}
+        repairs = {name: _Repair(f.M.float()) for name, f in fitted.items() if f.M is not None}
         branch = any(f.feature in OF_THE_BRANCH for f in fitted.values())
         for boundary, _ in self._chunks("held_out", gap, branch, cancel):
             delta = boundary.post - boundary.pre
             yardstick = _squares(delta)
-            features = {f: boundary.features(f, eps) for f in {fitted[name].feature for name in M}}
+            features = {f: boundary.features(f, eps) for f in {fitted[name].feature for name in repairs}}
             with self._products(branch) as fast:
-                for name, repair in fitted.items():
-                    error = _left(delta, features[repair.feature], M[name], fast) if name in M else yardstick
+                rows = {f: _large(phi) if fast else None for f, phi in features.items()}
+                for name, fit in fitted.items():
+                    error = yardstick
+                    if name in repairs:
+                        error = repairs[name].left(delta, features[fit.feature], rows[fit.feature])
                     found[name].add(error, yardstick)
         return found
 
     def _gram(self, split: str, statistics: GapStatistics, kind: str) -> Any:
-        return self.recent.get(self._start(split, statistics, kind)) if self._serves_others(kind) else None
+        if not self._serves_others(kind):
+            return None
+        return self.recent.get(_start(split, kind, statistics.gap.start, statistics.eps))
 
     @staticmethod
     def _serves_others(kind: str) -> bool:
         feature, weighted = MOMENTS[kind]
         return not weighted and feature not in OF_THE_BRANCH
-
-    @staticmethod
-    def _start(split: str, statistics: GapStatistics, kind: str) -> tuple[Any, ...]:
-        return ("start", split, kind, statistics.gap.start, statistics.eps if MOMENTS[kind][0] == "normalised" else 0)
 
     def _chunks(
         self, split: str, gap: range, branch: bool, cancel: CancelFlag | None
@@ -192,10 +223,9 @@ class KeptStates:
     @staticmethod
     def _add(sums: dict[str, Tensor], kinds: list[str], eps: float, boundary: Boundary, fast: bool) -> None:
         delta = boundary.post - boundary.pre
-        norms = torch.linalg.vector_norm(delta, dim=-1)
         if "delta" in sums:
-            sums["delta"] += norms.double().square().sum()
-        rows = (norms > LARGE * norms.median()).nonzero().flatten() if fast else None
+            sums["delta"] += _squares(delta).sum()
+        rows = _large(delta) if fast else None
         features = {f: boundary.features(f, eps) for f in {MOMENTS[kind][0] for kind in kinds}}
         weight = weighted_delta = None
         for kind in kinds:
@@ -218,6 +248,10 @@ class KeptStates:
             self._Q = torch.from_numpy(rotation(states.shape[1])[0]).to(device=states.device, dtype=torch.float32)
         for basis, seen in (("identity", states), ("rotated", states @ self._Q)):
             into[basis] += [magnitude(window) for window in seen.split(lengths)]
+
+
+def _start(split: str, kind: str, state: int, eps: float) -> tuple[Any, ...]:
+    return ("start", split, kind, state, eps if MOMENTS[kind][0] == "normalised" else 0.0)
 
 
 class Recent:
@@ -247,9 +281,18 @@ class Recent:
 
 
 def _joined(several: list[Boundary]) -> Boundary:
-    parts = ([getattr(b, name) for b in several] for name in ("pre", "post", "feed_forward", "hidden"))
-    return Boundary(*(None if part[0] is None else torch.cat([p.flatten(0, 1) for p in part]).float()
-                      for part in parts))  # fmt: skip
+    """Return boundaries as one, float32, in one pass over the memory."""
+    def together(parts: list[Tensor | None]) -> Tensor | None:
+        if parts[0] is None:
+            return None
+        rows = [part.flatten(0, 1) for part in parts]
+        joined = rows[0].new_empty(sum(map(len, rows)), rows[0].shape[1], dtype=torch.float32)
+        for place, part in zip(joined.split([len(part) for part in rows]), rows, strict=True):
+            place.copy_(part)
+        return joined
+
+    return Boundary(*(together([getattr(b, name) for b in several])
+                      for name in ("pre", "post", "feed_forward", "hidden")))  # fmt: skip
 
 
 def _squares(rows: Tensor) -> Tensor:
@@ -262,19 +305,33 @@ def _diagonal(M: Tensor) -> Tensor:
     return diagonal if int(M.count_nonzero()) == int(diagonal.count_nonzero()) else M
 
 
-def _left(delta: Tensor, phi: Tensor, M: Tensor, fast: bool) -> Tensor:
-    """Return ‖φM − Δ‖² of each token; ``M`` as of :func:`_diagonal`."""
-    if M.dim() == 1:
-        return _squares(phi * M - delta)
-    left = delta.neg()
-    for part in _split(M) if fast else (M,):
-        left.addmm_(phi, part)
-    return _squares(left)
+class _Repair:
+    """A repair that is applied to one chunk after the other, products fast or not."""
+
+    def __init__(self, M: Tensor) -> None:
+        self._M, self._low = _diagonal(M), None
+        self._everywhere = True  # whether what is rounded off M can be seen in ordinary rows; known after the first
+
+    def left(self, delta: Tensor, phi: Tensor, rows: Tensor | None) -> Tensor:
+        """Return ‖φM − Δ‖² of each token; ``rows`` are those of large φ where products are fast."""
+        if self._M.dim() == 1:
+            return _squares(phi * self._M - delta)
+        left = torch.addmm(delta, phi, self._M, beta=-1)
+        if rows is None:
+            return _squares(left)
+        if self._low is None:
+            self._low = _rounded_off(self._M)
+        if not self._everywhere:
+            return _squares(left.index_add_(0, rows, phi[rows] @ self._low) if len(rows) else left)
+        rough, exact = _squares(left), _squares(left.addmm_(phi, self._low))
+        self._everywhere = not bool(((rough / exact).sqrt() - 1).abs().nanmedian() < VISIBLE)
+        return exact
 
 
-def _split(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two parts that bfloat16 products read without loss, or nearly; they add up to ``values``."""
-    return values - _rounded_off(values), _rounded_off(values)
+def _large(rows: Tensor) -> Tensor:
+    """Return the numbers of the rows whose norm is far above the median."""
+    norms = torch.linalg.vector_norm(rows, dim=-1)
+    return (norms > LARGE * norms.median()).nonzero().flatten()
 
 
 def _rounded_off(values: Tensor) -> Tensor:
