@@ -75,6 +75,7 @@ class Live:
         except GhostedError as error:
             return {self.layout.status.line: status.line(str(error), "failed")}
         session = self.sessions.of(visitor)
+        session.preview_of.set()
         session.failed, session.before, session.preview = "", session.shown, None
         pending = bus.value(pending_panels((), session.before))
         return controls.buttons(self.layout.controls, running=True) | {self.layout.bus: pending}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.events import Dependency
 
 from analysis import library, panels, precomputed
 from analysis.forms import Forms
@@ -47,13 +48,13 @@ def build_page(
         shown = first()
         layout = _place(shown)
         live = Live(layout, run_function or library.run, describe or library.describe, local_paths, shown)
-        _wire_run(page, layout, live)
+        finished = _wire_run(page, layout, live)
         live.forms = Forms(live)
         _wire_forms(layout, live.forms)
         opening = Opening(live)
         _wire_opening(page, layout, opening, live)
         source = preview or (library.preview if run_function is None else _none)
-        _wire_preview(layout, Previewing(live, opening, source))
+        _wire_preview(layout, Previewing(live, opening, source), finished)
         for name, panel in layout.panels.items():
             if hasattr(panels.module(name), "wire"):
                 panels.module(name).wire(panel, live)
@@ -108,7 +109,8 @@ def _fill(live: Live) -> None:
             component.value = value
 
 
-def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> None:
+def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> list[Dependency]:
+    finished = []
     side, line = layout.controls, layout.status.line
     started = side.run.click(live.start, layout.inputs(), [line, layout.bus, side.run, side.stop], **PRIVATE)
     for trigger in (started.then, layout.bus.resume):
@@ -118,9 +120,11 @@ def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> None:
         after = trigger
         for part in DRAWN:
             after = after(live.drawing(part), None, [*layout.outputs(part), layout.bus], **WATCHING).then
-        after(live.finish, None, [side.run, side.stop, layout.runs.table, *share.shows(layout.share)], **WATCHING)
+        ended = [side.run, side.stop, layout.runs.table, *share.shows(layout.share)]
+        finished.append(after(live.finish, None, ended, **WATCHING))
     side.stop.click(live.stop, None, [line], **PRIVATE)
     page.unload(live.leave)
+    return finished
 
 
 def _wire_forms(layout: Layout, forms: Forms) -> None:
@@ -138,12 +142,14 @@ def _none(experiment: Experiment) -> None:
     """Stand in for previews where the runs are not the library's."""
 
 
-def _wire_preview(layout: Layout, previewing: Previewing) -> None:
+def _wire_preview(layout: Layout, previewing: Previewing, finished: list[Dependency]) -> None:
     inputs, side = layout.inputs(), layout.controls
     shown = [c for name in SHOWN for c in panels.components(layout.panels[name])]
     changed = gr.on([layout.layer_map.remove.change, side.methods.change], previewing.quick, inputs,
                     [*shown, layout.bus], **LATEST)
-    changed.then(previewing.rest, inputs, [*shown, layout.bus], **LATEST)
+    answered = changed.then(previewing.rest, inputs, [*shown, layout.bus], **LATEST)
+    for idle in (answered, *finished):
+        idle.then(previewing.prepare, None, None, **LATEST)
 
 
 def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live) -> None:

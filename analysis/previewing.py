@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from ghosted.errors import Cancelled, GhostedError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
 from ghosted.removed import RemovedBlocks
+from ghosted.results import Run
 
 SHOWN = ("boundary", "decomposition")
 """The panels that a preview can fill; the others wait for a run."""
@@ -38,6 +40,22 @@ class Previewing:
     async def rest(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
         """Add the methods that need the branch before the gap, and the pictures of the operators."""
         return await self._answer(request, values, "rest")
+
+    async def prepare(self, request: gr.Request) -> None:
+        """Compute ahead, while nobody waits, what the next range will need; the next key press or run stops it."""
+        session = self.live.sessions.of(request.session_hash)
+        shown = session.preview or session.shown
+        if shown is None or shown.source not in ("live", "preview") or self.live.runner.running(request.session_hash):
+            return
+        session.preview_of.set()
+        cancel = session.preview_of = CancelFlag()
+        await asyncio.to_thread(self._ahead, shown.run, cancel)
+
+    def _ahead(self, run: Run, cancel: CancelFlag) -> None:
+        with contextlib.suppress(Cancelled, GhostedError):
+            if (preview := self._source(run.experiment)) is not None:
+                preview.warm(run.experiment.methods, cancel)
+                preview.prefetch(run.removed, run.experiment.methods, cancel)
 
     async def _answer(self, request: gr.Request, values: tuple[Any, ...], step: str) -> dict[Any, Any]:
         visitor = request.session_hash
