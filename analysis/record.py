@@ -83,4 +83,15 @@ def _portrait(found: Decomposition) -> Portrait:
 
 
 def _reduced(similarity: Similarity) -> Similarity:
-    return dataclasses.replace(similarity, histogram=np.zeros((0, 0, 0), dtype=np.int32))
+    """Leave out the histogram, and keep the spread over texts as that of few groups of them."""
+    return dataclasses.replace(
+        similarity, histogram=np.zeros((0, 0, 0), dtype=np.int32), by_text=_grouped(similarity.by_text),
+        angle_by_text=None if similarity.angle_by_text is None else _grouped(similarity.angle_by_text),
+    )
+
+
+def _grouped(by_text: np.ndarray, most: int = 4) -> np.ndarray:
+    """Average ``(groups, ...)`` down to at most ``most`` groups of neighbours."""
+    if len(by_text) <= most:
+        return by_text
+    return np.stack([part.mean(axis=0) for part in np.array_split(by_text, most)])
