@@ -17,11 +17,11 @@ from ghosted.results import Run
 
 PART = "boundary"
 READING = (
-    "How much of plain pruning's error (the line at 1) each repair leaves, the least free repair first. Under each "
-    "name: held-out | calibration | median token; a diamond far from its bar: a few tokens own the error."
+    "How much of plain pruning's error (the line at 1) each repair leaves. Solid bar, first number: held-out text; "
+    "hatched, second: calibration text; diamond, third: the median token, far away where a few tokens own the error."
 )
 FORMULA = "$\\|\\hat x - X_\\text{post}\\|_F \\,/\\, \\|\\Delta\\|_F$ with $\\Delta = X_\\text{post} - X_\\text{pre}$"
-FREEDOM = " Behind a name: how many numbers that repair may choose, $C = {}$"
+FREEDOM = "Behind a name: how many numbers that repair may choose, $C = {}$"
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,18 @@ class BoundaryPanel:
     numbers: gr.HTML
     bars: gr.Plot
     formula: gr.Markdown
+    freedom: gr.Markdown
 
 
 def build() -> BoundaryPanel:
     """Place the panel."""
     parts.heading("What is left at the boundary?", READING)
     numbers = gr.HTML("", elem_id="gl-left")
-    bars = parts.picture("boundary", "Press Run: the error that each repair leaves appears here.", 330)
-    return BoundaryPanel(numbers, bars, parts.formula(FORMULA))
+    bars = parts.picture("boundary", "Press Run: the error that each repair leaves appears here.", 256)
+    formula = parts.formula(FORMULA)
+    with gr.Accordion("How free is each repair?", open=False, elem_classes="gl-more"):
+        freedom = parts.formula("")
+    return BoundaryPanel(numbers, bars, formula, freedom)
 
 
 def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
@@ -48,12 +52,12 @@ def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
     if best is not None:
         left = best.residual
         said = (
-            f": ${three(left.held_out)}$ for {method_label(best.method)} on held-out tokens "
-            f"(${three(left.calibration)}$ on calibration tokens, ${three(left.median)}$ for the median token)."
+            f": ${three(left.held_out)}$ for {method_label(best.method)}, "
+            f"${three(left.calibration)}$ on calibration tokens, ${three(left.median)}$ for the median one."
         )
     numbers = {panel.numbers: left_line(record)}
-    said += _freedom(run)
-    return numbers | {panel.bars: parts.drawn(boundary_bars(run.methods)), panel.formula: FORMULA + said}
+    shown = {panel.formula: f"{FORMULA}{said}", panel.freedom: _freedom(run)}
+    return numbers | shown | {panel.bars: parts.drawn(boundary_bars(run.methods))}
 
 
 def _freedom(run: Run) -> str:

@@ -17,15 +17,14 @@ ASSETS = Path(__file__).parents[2] / "assets"
 
 PART = "columns"
 READING = (
-    "All models continue the same prompt, one token each in turn; the underlined token is the first that differs from "
-    "the original's (counted from 0). Point at a token, or walk with the arrow keys, to see what the models found "
-    "likely there; a click pins it. Agreement is how often both models' most likely token is the same, tokens/s counts "
-    "each model's own time on this machine after the prompt; KL and surprisal beside a name are means over its tokens."
+    "The underlined token is the first that differs from the original's. Point at a token, or walk with the arrow "
+    "keys, to see what the models found likely there; a click pins it."
 )
 FORMULA = (
     "KL $= \\sum_v p(v) \\ln (p(v) / q(v))$ over all tokens $v$; surprisal $= -\\ln q(\\text{token written})$; $p$ is "
     "the original's prediction and $q$ the column's, both after the column's own text. A KL of 0 means the same "
-    "prediction, a surprisal of 0.69 nats a probability of one half."
+    "prediction, a surprisal of 0.69 nats a probability of one half. Tokens are counted from 0; agreement is how "
+    "often both models' most likely token is the same; tokens/s counts each model's own time here after the prompt."
 )
 INVITATION = "Press Run: the original and every variant write here, side by side."
 
