@@ -69,7 +69,7 @@ def test_bars_show_calibration_held_out_and_the_median(run):
     left = run.method("ghosted").residual
     assert by_name["held-out"].x[ghosted] == left.held_out
     assert by_name["calibration"].x[ghosted] == left.calibration
-    assert by_name["median held-out token"].x[ghosted] == left.median
+    assert by_name["median token"].x[ghosted] == left.median
     assert by_name["held-out"].marker.color[ghosted] == palette.look("ghosted").colour
 
 

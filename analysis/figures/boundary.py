@@ -91,9 +91,9 @@ def _mark_cut(figure: go.Figure, edge: float, left: Sequence[tuple[str, object]]
     beyond = [(label, r) for label, r in left if max(r.calibration or 0, r.held_out or 0, r.median or 0) > edge]
     figure.add_scatter(
         y=[label for label, _ in beyond], x=[edge * 0.988] * len(beyond), mode="markers", name="beyond the axis",
-        cliponaxis=False,
+        cliponaxis=False, showlegend=False,
         marker={"symbol": "triangle-right", "size": 12, "color": "#ffffff", "line": {"color": "#3a3a3a", "width": 1.8}},
-        customdata=[[three(r.held_out), three(r.calibration), three(r.median)] for _, r in beyond], legendrank=4,
+        customdata=[[three(r.held_out), three(r.calibration), three(r.median)] for _, r in beyond],
         hovertemplate="%{y}, beyond the axis<br>held-out %{customdata[0]}, calibration %{customdata[1]}, "
                       "median token %{customdata[2]}<extra></extra>",
     )
