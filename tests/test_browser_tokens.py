@@ -94,6 +94,8 @@ def test_another_repair_tints_the_text_anew_without_asking_the_server(page, serv
     page.on("request", lambda request: asked.append(request.url))
     page.locator(".gl-strip-pick label", has_text="plain pruning").click()
     assert set(steps()) == {5} and before != steps()
+    tint = page.evaluate("getComputedStyle(document.querySelector('.gl-strip .gl-e5')).backgroundColor")
+    assert tint == "rgba(221, 122, 0, 0.44)"
     page.keyboard.press("ArrowRight")  # the radio group's own keys
     assert page.locator(".gl-strip-pick :checked").get_attribute("value") == "1" and steps()[0] == 6
     page.locator(".gl-strip-pick label", has_text="ghosted").click()
