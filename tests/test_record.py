@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from fake_run import make_run
 
 from analysis import precomputed
@@ -13,6 +14,7 @@ from analysis.record import Record
 from analysis.session import Session
 from analysis.settings import DEFAULT, experiment_from, values_of
 from analysis.stale import RESULTS, pending_panels, stale_panels
+from ghosted.decomposition import decompose
 from ghosted.errors import InputError
 from ghosted.plain import from_plain, to_plain
 from ghosted.progress import drain
@@ -156,3 +158,10 @@ def test_a_run_without_numbers_is_listed_with_dashes():
     session = Session()
     session.keep(Record(Run(DEFAULT)))
     assert runs_table(session).count("–") >= 3
+
+
+def test_a_previews_first_answer_has_shares_and_no_spectra_yet():
+    M = 0.1 * torch.randn(8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = Run(DEFAULT, decompositions={"ghosted": decompose(M, "ghosted", range(2, 4), spectra=False)})
+    picture = Record.of(found, "preview").portraits["ghosted"]
+    assert 0 < picture.share < picture.share_M < 1 and len(picture.singular) == len(picture.eigenvalues) == 0

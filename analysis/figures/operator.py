@@ -111,22 +111,28 @@ class Portrait:
 
 
 def portrait(found: Decomposition, store: Matrices = MATRICES) -> Portrait:
-    """Reduce a decomposition with W ``(C, C)`` to what the pictures need; the whole M goes to ``store``."""
+    """Reduce a decomposition with W ``(C, C)`` to what the pictures need; the whole M goes to ``store``.
+
+    A preview's first answer has no spectra yet; then neither has its portrait.
+    """
     M = np.asarray(found.W, dtype=np.float32) - np.eye(len(found.W), dtype=np.float32)
     upper = found.eigenvalues[np.imag(found.eigenvalues) >= 0]
     upper = upper[np.argsort(upper.real)]
     errors = np.zeros(0) if found.error_by_rank is None else np.asarray(found.error_by_rank)
     return Portrait(
         found.method, found.gap, len(M), found.share_antisymmetric, found.share_antisymmetric_M, averaged(M, SIDE),
-        upper[ranks(len(upper), 1024)], found.eigenvalues_symmetric[ranks(len(M), 1024)],
-        found.rotations[ranks(len(found.rotations))], found.singular_values[ranks(len(M))], len(found.rotations),
-        errors[ranks(len(errors))], found.contained, found.rotation, found.precision, store.put(M),
+        _thinned(upper, 1024), _thinned(found.eigenvalues_symmetric, 1024), _thinned(found.rotations),
+        _thinned(found.singular_values), len(found.rotations), _thinned(errors), found.contained, found.rotation, found.precision, store.put(M),
     )
 
 
 def portraits(decompositions: dict[str, Decomposition]) -> dict[str, Portrait]:
     """Reduce all operators of a run, by the names they have there."""
     return {name: portrait(found) for name, found in decompositions.items()}
+
+
+def _thinned(values: np.ndarray, most: int = 192) -> np.ndarray:
+    return values[ranks(len(values), most)]
 
 
 def pick(kept: dict[str, Portrait], method: str, gap: str) -> Portrait | None:
