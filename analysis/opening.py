@@ -63,7 +63,7 @@ class Opening:
             previewed = session.preview is not None and name in session.previewed
             record = session.preview if previewed else session.shown or self.live.first
             shown |= self.live.show(record, session, only=[name]) if record is not None else {}
-        return shown or gr.skip()
+        return {part: value for part, value in shown.items() if isinstance(part, gr.Plot)} or gr.skip()
 
     def _texts_of(self, record: Record, session: Session) -> dict[Any, Any]:
         """Return the updates of a whole record but its figures, which are asked for when their panel is near."""

@@ -143,11 +143,14 @@ def _none(experiment: Experiment) -> None:
 
 
 def _wire_preview(layout: Layout, previewing: Previewing, finished: list[Dependency]) -> None:
-    inputs, side = layout.inputs(), layout.controls
+    inputs, side, map_ = layout.inputs(), layout.controls, layout.layer_map
     shown = [c for name in SHOWN for c in panels.components(layout.panels[name])]
-    changed = gr.on([layout.layer_map.remove.change, side.methods.change], previewing.quick, inputs,
-                    [*shown, layout.bus], **LATEST)
-    answered = changed.then(previewing.rest, inputs, [*shown, layout.bus], **LATEST)
+    # Straight from the map, not by way of its forms: each hop through gradio takes longer than the numbers. The forms
+    # follow, and with them the pictures.
+    map_.map.pick(previewing.from_map, [map_.map, *inputs], [*shown, layout.bus], **LATEST)
+    changed = gr.on([map_.remove.change, side.methods.change], previewing.quick, inputs, [*shown, layout.bus], **LATEST)
+    drawn = changed.then(previewing.bars, None, [layout.boundary.bars], **LATEST)
+    answered = drawn.then(previewing.rest, inputs, [*shown, layout.bus], **LATEST)
     for idle in (answered, *finished):
         idle.then(previewing.prepare, None, None, **LATEST)
 

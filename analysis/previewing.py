@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ import gradio as gr
 
 from analysis import panels
 from analysis.live import Live
+from analysis.map_value import removed_of
 from analysis.opening import Opening
 from analysis.record import Record
 from analysis.session import Session
+from analysis.settings import FIELDS
 from ghosted.errors import Cancelled, GhostedError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
@@ -33,9 +36,24 @@ class Previewing:
     def __init__(self, live: Live, opening: Opening, source: Source) -> None:
         self.live, self.opening, self.layout, self._source = live, opening, live.layout, source
 
+    async def from_map(self, request: gr.Request, value: str, *values: Any) -> dict[Any, Any]:
+        """Show the numbers of what was picked on the map, before its forms have followed."""
+        gaps = removed_of(json.loads(value)["gaps"])
+        picked = dict(zip(FIELDS, values, strict=True)) | {"criterion": "manual", "remove": str(gaps)}
+        return await self._answer(request, tuple(picked.values()), "quick")
+
     async def quick(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
-        """Show the errors and the shares of the methods that the states at the gap's ends decide."""
+        """Show the errors and the shares of the methods that the states at the gap's ends decide, as numbers."""
         return await self._answer(request, values, "quick")
+
+    async def bars(self, request: gr.Request) -> dict[Any, Any]:
+        """Draw those numbers: a figure takes longer to paint than they take to compute."""
+        session = self.live.sessions.of(request.session_hash)
+        record = session.preview or session.shown
+        if record is None or self.live.runner.running(request.session_hash):
+            return gr.skip()
+        shown = await asyncio.to_thread(panels.module("boundary").show, self.layout.boundary, record)
+        return {self.layout.boundary.bars: shown[self.layout.boundary.bars]}
 
     async def rest(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
         """Add the methods that need the branch before the gap, and the pictures of the operators."""
@@ -60,15 +78,17 @@ class Previewing:
     async def _answer(self, request: gr.Request, values: tuple[Any, ...], step: str) -> dict[Any, Any]:
         visitor = request.session_hash
         session = self.live.sessions.of(visitor)
-        if step == "quick":
-            session.preview_of.set()
-            session.preview_of, session.preview = CancelFlag(), None
         try:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed
             return gr.skip()
         if self.live.runner.running(visitor) or experiment.criterion != "manual" or not experiment.remove:
             return gr.skip()
+        if set(SHOWN if step == "rest" else SHOWN[:1]) <= set(session.fresh(experiment)):
+            return gr.skip()
+        if step == "quick":
+            session.preview_of.set()
+            session.preview_of, session.preview = CancelFlag(), None
         if answers(session, experiment):
             return self._shown(session, session.shown, experiment, SHOWN) if step == "quick" else gr.skip()
         return await asyncio.to_thread(self._computed, session, experiment, step, session.preview_of)
@@ -92,6 +112,8 @@ class Previewing:
         shown: dict[Any, Any] = {}
         for name in names:
             shown |= panels.module(name).show(self.layout.panels[name], record)
+        if names == SHOWN[:1]:
+            del shown[self.layout.boundary.bars]
         return shown | {self.layout.bus: self.opening.marks(session, experiment)}
 
 

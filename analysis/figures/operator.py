@@ -122,7 +122,8 @@ def portrait(found: Decomposition, store: Matrices = MATRICES) -> Portrait:
     return Portrait(
         found.method, found.gap, len(M), found.share_antisymmetric, found.share_antisymmetric_M, averaged(M, SIDE),
         _thinned(upper, 1024), _thinned(found.eigenvalues_symmetric, 1024), _thinned(found.rotations),
-        _thinned(found.singular_values), len(found.rotations), _thinned(errors), found.contained, found.rotation, found.precision, store.put(M),
+        _thinned(found.singular_values), len(found.rotations), _thinned(errors), found.contained, found.rotation,
+        found.precision, store.put(M),
     )
 
 
