@@ -77,7 +77,7 @@ def test_shift_adds_a_gap_extends_it_and_puts_a_block_back(page):
 
 
 def test_passing_over_another_gap_leaves_it_and_touching_it_makes_them_one(page):
-    write_range(page, "3-4,10-11")
+    write_range(page, "3-4, 10-11")
     page.mouse.move(*block(page, 3))
     page.mouse.down()
     page.mouse.move(*block(page, 10), steps=4)
@@ -89,7 +89,7 @@ def test_passing_over_another_gap_leaves_it_and_touching_it_makes_them_one(page)
 
 
 def test_the_edge_of_a_gap_is_dragged_and_one_block_always_stays(page):
-    write_range(page, "5-9,20")
+    write_range(page, "5-9, 20")
     x, y = block(page, 9)
     half = page.locator("#gl-map [data-block='9']").bounding_box()["width"] / 2
     page.mouse.move(x + half, y)
@@ -137,7 +137,7 @@ def test_keys_alone_choose_several_gaps(page):
 
 
 def test_the_numbers_move_the_active_gap_and_the_others_stay(page):
-    write_range(page, "3-4,10-11")
+    write_range(page, "3-4, 10-11")
     page.focus("#gl-map svg")
     page.keyboard.press("]")
     page.wait_for_function("document.querySelector('.gl-range input[type=number]').value === '10'")

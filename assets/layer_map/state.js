@@ -43,8 +43,9 @@ function read() {
   if (!props.value || props.value === told) return;
   const value = typeof props.value === "string" ? JSON.parse(props.value) : props.value;
   const other = value.blocks !== undefined && value.blocks !== state.blocks;
+  const redraw = other || ("data" in value && !same(value.data, memory.sent));
   if ("data" in value) memory.sent = value.data;
-  if ("data" in value || other) data = unpacked(memory.sent, value.blocks ?? state.blocks);
+  if (redraw) data = unpacked(memory.sent, value.blocks ?? state.blocks);
   if (value.asked) { running = true; touched = false; }
   const stale = value.serial !== undefined && value.serial < state.serial;
   const refused = !other && (stale || Boolean(value.found && running && touched));
@@ -59,7 +60,7 @@ function read() {
   }
   state.active = clamp(state.active, 0, Math.max(state.gaps.length - 1, 0));
   write();
-  if ("data" in value || other) draw(); else mark();
+  if (redraw) draw(); else mark();
   if (refused) tell();
   else if (value.follow && state.criterion !== "manual") follow(state.criterion);
 }
