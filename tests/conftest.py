@@ -37,3 +37,23 @@ def browser():
 
     with chromium() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def url(browser):
+    """The address of a page on the fake run, which is over in no time."""
+    from fake_run import make_run
+    from pages import served
+
+    with served(make_run(pace=0.004, steps=4)) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, url):
+    """That page in the browser; afterwards it must have had no faults."""
+    from browser import opened
+
+    with opened(browser, url) as shown:
+        yield shown
+        assert shown.faults == []

@@ -18,22 +18,9 @@ PLOTS = (
 
 
 @pytest.fixture(scope="module")
-def url(browser):
-    with served(make_run(pace=0.004, steps=4)) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
 def slow_url(browser):
     with served(make_run(pace=0.05, steps=100)) as address:
         yield address
-
-
-@pytest.fixture
-def page(browser, url):
-    with opened(browser, url) as shown:
-        yield shown
-        assert shown.faults == []
 
 
 def test_the_page_opens_with_the_default_experiment(page):

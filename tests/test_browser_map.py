@@ -11,19 +11,6 @@ CHOSEN = "() => document.querySelector('#gl-criterion input').value"
 BARS = "#gl-map .gl-map-scores .gl-map-bar"
 
 
-@pytest.fixture(scope="module")
-def url(browser):
-    with served(make_run(pace=0.004, steps=4)) as address:
-        yield address
-
-
-@pytest.fixture
-def page(browser, url):
-    with opened(browser, url) as shown:
-        yield shown
-        assert shown.faults == []
-
-
 @pytest.fixture
 def run(page):
     """The page after a run."""

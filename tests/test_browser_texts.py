@@ -13,19 +13,6 @@ from analysis.panels import prompt
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def url(browser):
-    with served(make_run(pace=0.004, steps=4)) as address:
-        yield address
-
-
-@pytest.fixture
-def page(browser, url):
-    with opened(browser, url) as shown:
-        yield shown
-        assert shown.faults == []
-
-
 def test_model_output_is_shown_literally(browser):
     with served(make_run(pace=0.004, steps=2, pieces=NASTY)) as address, opened(browser, address) as page:
         page.fill("#gl-prompt textarea", "".join(NASTY))
