@@ -67,6 +67,14 @@ class Live:
         """Return what this visitor's page shows now."""
         return self.sessions.of(request.session_hash).shown
 
+    def shown_by(self, panel: str, visitor: str) -> Record | None:
+        """Return the record that one panel shows: a preview's, or the one before where a run has not reached it."""
+        session, part = self.sessions.of(visitor), panels.module(panel).PART
+        if session.preview is not None and panel in session.previewed:
+            return session.preview
+        waits = self.runner.running(visitor) and part not in (None, *self.runner.parts(visitor))
+        return session.before if waits else session.shown or self.first
+
     def start(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
         """Start what the controls say."""
         visitor = request.session_hash
@@ -77,7 +85,7 @@ class Live:
         session = self.sessions.of(visitor)
         session.preview_of.set()
         session.failed, session.before, session.preview = "", session.shown, None
-        pending = bus.value(pending_panels((), session.before))
+        pending = bus.value(pending_panels((), session.before), drawn=session.drawn)
         return controls.buttons(self.layout.controls, running=True) | {self.layout.bus: pending}
 
     async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
@@ -179,11 +187,18 @@ class Live:
     def _drawn(self, update: Update, visitor: str) -> dict[Any, Any]:
         session = self.sessions.of(visitor)
         session.shown = Record.of(update.run)
-        return self.show(session.shown, session, update.part)
+        session.redraw(panels.showing(update.part))
+        return without_pictures(self.show(session.shown, session, update.part))
 
     def _pending(self, job: Job, visitor: str) -> dict[Any, Any]:
-        return {self.layout.bus: bus.value(pending_panels(job.parts, self.sessions.of(visitor).before))}
+        session = self.sessions.of(visitor)
+        return {self.layout.bus: bus.value(pending_panels(job.parts, session.before), drawn=session.drawn)}
 
     def _remember(self, job: Job, ended: Ended) -> None:
         if ended.run is not None:
             self.finished.put(job.experiment, Record.of(ended.run))
+
+
+def without_pictures(shown: dict[Any, Any]) -> dict[Any, Any]:
+    """Return updates without figures: these are asked for when their panel comes near the window."""
+    return {component: value for component, value in shown.items() if not isinstance(component, gr.Plot)}

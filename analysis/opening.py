@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from secrets import token_hex
 from typing import Any
 
 import gradio as gr
 
 from analysis import panels, pickers
 from analysis.link import experiment_of
-from analysis.live import Live
+from analysis.live import Live, without_pictures
 from analysis.panels import bus, controls, layer_map, share, status
 from analysis.panels.runs import asked, listed
 from analysis.portable import hashes
@@ -40,6 +39,7 @@ class Opening:
         record = found or self.live.first
         session = self.live.sessions.of(visitor)
         session.shown = record
+        session.redraw(panels.PANELS)
         shown = self._texts_of(record, session) | share.show(layout.share, record) if record is not None else {}
         shown |= share.follow(layout.share, experiment)
         if experiment != DEFAULT or record is None:
@@ -52,29 +52,28 @@ class Opening:
         job = self.live.runner.join(visitor, experiment) if found is None else None
         if job is not None:
             shown |= controls.buttons(layout.controls, running=True)
-        return shown | {layout.bus: self.marks(session, experiment, job is not None, again=True)}
+        return shown | {layout.bus: self.marks(session, experiment, job is not None)}
 
     def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
         """Draw the pictures of the panels that have come near the window; figures far below wait until then."""
-        session, near = self.live.sessions.of(request.session_hash), getattr(event, "panels", ())
-        names = [name for name in panels.PANELS if isinstance(near, list) and name in near]
+        visitor, near = request.session_hash, getattr(event, "panels", ())
+        session = self.live.sessions.of(visitor)
         shown: dict[Any, Any] = {}
-        for name in names:
-            previewed = session.preview is not None and name in session.previewed
-            record = session.preview if previewed else session.shown or self.live.first
+        for name in panels.PANELS:
+            record = self.live.shown_by(name, visitor) if isinstance(near, list) and name in near else None
             shown |= self.live.show(record, session, only=[name]) if record is not None else {}
         return {part: value for part, value in shown.items() if isinstance(part, gr.Plot)} or gr.skip()
 
     def _texts_of(self, record: Record, session: Session) -> dict[Any, Any]:
         """Return the updates of a whole record but its figures, which are asked for when their panel is near."""
-        shown = self.live.show(record, session)
-        return {component: value for component, value in shown.items() if not isinstance(component, gr.Plot)}
+        return without_pictures(self.live.show(record, session))
 
     def reopen(self, record: Record, request: gr.Request) -> dict[Any, Any]:
         """Show a record that was kept or imported, and set the controls to its settings."""
         session = self.live.sessions.of(request.session_hash)
         session.shown = record
-        marks = bus.value({}, record.source, again=token_hex(4))
+        session.redraw(panels.PANELS)
+        marks = bus.value({}, record.source, drawn=session.drawn)
         said = {self.layout.status.line: status.finished(record.run), self.layout.bus: marks}
         shown = self._texts_of(record, session) | share.show(self.layout.share, record)
         return shown | self.settings(record.run.experiment, record) | said
@@ -111,13 +110,13 @@ class Opening:
     def _texts(self, visitor: str) -> dict[str, str]:
         return hashes(self.live.sessions.of(visitor).uploads)
 
-    def marks(self, session: Session, experiment: Experiment, resume: bool = False, again: bool = False) -> str:
+    def marks(self, session: Session, experiment: Experiment, resume: bool = False) -> str:
         """Return which panels show something else than the experiment, and where what is shown comes from."""
         stale, fresh = stale_panels(session.shown, experiment), session.fresh(experiment)
         if "all" not in stale:
             stale = {name: reason for name, reason in stale.items() if name not in fresh}
         source = session.shown.source if session.shown is not None else "live"
-        return bus.value(stale, source, fresh, resume, token_hex(4) if again else "")
+        return bus.value(stale, source, fresh, resume, session.drawn)
 
     def settings(self, experiment: Experiment, record: Record | None) -> dict[Any, Any]:
         """Return the updates that set every control to an experiment, and the map to its blocks."""

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,6 +202,11 @@ class Runner:
         """Return whether a visitor waits for a job that has not ended."""
         job = self._of.get(visitor)
         return job is not None and job.ended is None and visitor in job.visitors
+
+    def parts(self, visitor: str) -> Collection[str]:
+        """Return which parts of a visitor's newest job are known."""
+        job = self._of.get(visitor)
+        return () if job is None else tuple(job.parts)
 
     def stop(self, visitor: str) -> bool:
         """Take a visitor off their job, which stops unless others wait for the same; tells whether there was one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from analysis.record import Record
@@ -25,6 +26,7 @@ class Session:
         preview_of: stops the preview that is being computed.
         runs: the finished runs by number, oldest first.
         pinned: number of the run that the others are compared with.
+        drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
         uploads: paths of the files this visitor has uploaded.
         failed: what could not be drawn of the last run, one sentence.
     """
@@ -36,6 +38,7 @@ class Session:
     preview_of: CancelFlag = field(default_factory=CancelFlag)
     runs: dict[int, Record] = field(default_factory=dict)
     pinned: int | None = None
+    drawn: dict[str, int] = field(default_factory=dict)
     uploads: set[str] = field(default_factory=set)
     failed: str = ""
     _last: int = 0
@@ -47,6 +50,11 @@ class Session:
         while len(self.runs) > MOST_RUNS:
             del self.runs[next(number for number in self.runs if number != self.pinned)]
         return self._last
+
+    def redraw(self, panels: Iterable[str]) -> None:
+        """Note that the pictures of these panels have changed."""
+        for name in panels:
+            self.drawn[name] = self.drawn.get(name, 0) + 1
 
     def fresh(self, experiment: Experiment) -> tuple[str, ...]:
         """Return the panels that a preview of this very experiment fills."""

@@ -1,8 +1,8 @@
 // Marks the panels that show something else than what the controls say, comes back to a run after a reload, and asks for
 // the pictures of a panel when it comes near the window. props.value is JSON: {stale: {panel or "all": reason},
-// source: "live" | "precomputed" | ..., preview: [panel], resume: bool, again: text}; a new "again" means that all pictures
-// are to be asked for anew.
-let lastAgain = "", waiting = [], soon = 0;
+// source: "live" | "precomputed" | ..., preview: [panel], resume: bool, drawn: {panel: number}}; where a panel's number
+// has changed, its pictures are of the past.
+let drawn = {}, waiting = [], soon = 0;
 
 const panels = () => [...document.querySelectorAll("[id^='gl-panel-']")];
 const nameOf = (panel) => panel.id.slice("gl-panel-".length);
@@ -32,9 +32,12 @@ function apply() {
     panel.toggleAttribute("data-preview", value.preview.includes(name));
     if (reason) panel.dataset.stale = reason; else delete panel.dataset.stale;
   }
-  if (value.again && value.again !== lastAgain) {
-    lastAgain = value.again;
-    for (const panel of panels()) { watcher.unobserve(panel); watcher.observe(panel); }
+  for (const panel of panels()) {
+    const name = nameOf(panel);
+    if (value.drawn[name] === undefined || value.drawn[name] === drawn[name]) continue;
+    drawn[name] = value.drawn[name];
+    watcher.unobserve(panel);
+    watcher.observe(panel);
   }
   if (value.resume) setTimeout(() => trigger("resume"), 0);
 }

@@ -30,7 +30,7 @@ def record_of(remove="10,14-16", methods=("none", "linearpatch", "ghosted", "sym
 
 
 def serve(record):
-    live = SimpleNamespace(record=lambda request: record)
+    live = SimpleNamespace(shown_by=lambda panel, visitor: record)
     with gr.Blocks(fill_width=True, analytics_enabled=False) as page:
         with gr.Column(elem_classes="gl-main"):
             with gr.Column(elem_classes="gl-panel"):

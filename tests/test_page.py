@@ -17,7 +17,7 @@ from fake_run import facts, make_run, similarity
 
 from analysis import library, names, numbers, settings, tables
 from analysis.page import DRAWN, build_page, look_and_feel
-from analysis.panels import layer_map, parts, status
+from analysis.panels import PANELS, layer_map, parts, status
 from analysis.settings import DEFAULT, FIELDS, experiment_from, values_of
 from ghosted.errors import InputError, ModelError
 from ghosted.experiment import Experiment
@@ -45,7 +45,11 @@ def values(**changes):
 
 
 def forms(page):
-    return next(fn.fn for fn in page.fns.values() if fn.name == "from_map").__self__
+    return next(fn.fn for fn in page.fns.values() if fn.name == "describe").__self__
+
+
+def opening(page):
+    return next(fn.fn for fn in page.fns.values() if fn.name == "near").__self__
 
 
 def request(visitor="v"):
@@ -64,9 +68,12 @@ def whole_run(page, visitor="v", **changes):
             shown += [] if update == gr.skip() else [update]
         return shown
 
-    latest = {}
-    for update in asyncio.run(watch()):
-        latest |= {part: value for part, value in update.items() if value != gr.skip()}
+    latest, updates = {}, asyncio.run(watch())
+    if live(page).record(request(visitor)) is not None:  # what a browser asks for once the panels are near
+        near = SimpleNamespace(panels=list(PANELS))
+        updates.append(opening(page).near(near, request(visitor)))
+    for update in updates:
+        latest |= {} if update == gr.skip() else {part: value for part, value in update.items() if value != gr.skip()}
     return latest
 
 
@@ -105,11 +112,11 @@ def test_a_run_through_the_handler_fills_every_panel(page):
 def test_another_operator_is_drawn_from_what_the_session_kept(page):
     assert whole_run(page, "w", max_new_tokens=2, methods=["ghosted", "ghosted-weighted"])
     panels = live(page).layout.decomposition
-    pick = next(fn.fn for fn in page.fns.values() if fn.name == "pick")
-    drawn = pick("ghosted-weighted", request("w"))
+    other = next(fn.fn for fn in page.fns.values() if fn.name == "other")
+    drawn = other(request("w"), "ghosted-weighted", "10", 0, 63, 0, 63)
     assert "ghosted, weighted" in drawn[panels.formula]
     live(page).leave(request("w"))
-    assert pick("ghosted-weighted", request("w")) == gr.skip()
+    assert other(request("w"), "ghosted-weighted", "10", 0, 63, 0, 63) == gr.skip()
 
 
 @pytest.mark.parametrize(

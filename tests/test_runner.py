@@ -41,7 +41,7 @@ def test_a_run_tells_where_it_is_and_ends_with_its_result():
     assert {type(event) for event in events} == {Progress, Update, Ended}
     assert {event.part for event in events if isinstance(event, Update)} == {"columns"}
     assert events[-1].how == "finished" and len(events[-1].run.columns) == 3
-    assert list(job.parts) == ["similarity", "boundary", "decomposition", "scores", "columns"]
+    assert list(job.parts) == ["similarity", "boundary", "decomposition", "scores", "columns", "map"]
     assert asyncio.run(runner.part(job, "a", "boundary")).run is events[-1].run
     assert asyncio.run(runner.end(job, "a")) is events[-1]
 

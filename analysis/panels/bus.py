@@ -6,7 +6,7 @@ The component's script (``assets/bus.js``) marks the panels and asks for the run
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import gradio as gr
@@ -22,7 +22,7 @@ def build(source: str = "") -> gr.HTML:
 
 def value(
     stale: dict[str, str], source: str = "live", preview: Collection[str] = (), resume: bool = False,
-    again: str = "",
+    drawn: Mapping[str, int] | None = None,
 ) -> str:
     """Return what the script reads.
 
@@ -31,7 +31,7 @@ def value(
         source: of the record that is shown, see :data:`analysis.record.SOURCES`.
         preview: the panels that show another range from states at hand.
         resume: whether to come back to a run.
-        again: anything new makes the script ask for the pictures of each panel that is near the window.
+        drawn: a number by panel; where it has changed, the script asks for the panel's pictures once it is near.
     """
     return json.dumps({"stale": stale, "source": source, "preview": list(preview), "resume": resume,
-                       "again": again})
+                       "drawn": dict(drawn or {})})

@@ -113,16 +113,16 @@ def wire(panel: DecompositionPanel, live: Any) -> None:
     asked = [panel.method, panel.gap, *panel.channels.values()]
 
     def other(request: gr.Request, method: str, gap: str, *channels: float | None) -> dict[Any, Any]:
-        return redraw(panel, live.record(request), method, gap, channels)
+        return redraw(panel, live.shown_by(NAME, request.session_hash), method, gap, channels)
 
     def zoom(request: gr.Request, method: str, gap: str, *channels: float | None) -> dict[Any, Any]:
-        return rezoom(panel, live.record(request), method, gap, channels)
+        return rezoom(panel, live.shown_by(NAME, request.session_hash), method, gap, channels)
 
     def whole(request: gr.Request, method: str, gap: str) -> dict[Any, Any]:
-        return rezoom(panel, live.record(request), method, gap, None)
+        return rezoom(panel, live.shown_by(NAME, request.session_hash), method, gap, None)
 
     def box(request: gr.Request, method: str, gap: str, drawn: str) -> dict[Any, Any]:
-        return rezoom(panel, live.record(request), method, gap, from_box(drawn))
+        return rezoom(panel, live.shown_by(NAME, request.session_hash), method, gap, from_box(drawn))
 
     gr.on([panel.method.input, panel.gap.input], other, asked, outputs, **PRIVATE)
     gr.on([panel.zoom.click, *(number.submit for number in panel.channels.values())], zoom, asked, outputs, **PRIVATE)
