@@ -25,6 +25,9 @@ ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
 LEAD = "Cut layers out of a language model, and see how far one linear map brings it back."
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+EACH = PRIVATE | {"trigger_mode": "multiple"}
+"""Not ``always_last`` where an event has several listeners: gradio sends what was put off out as the whole event again,
+and they never come to rest."""
 LATEST = PRIVATE | {"trigger_mode": "always_last"}
 WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
 DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
@@ -133,7 +136,7 @@ def _wire_forms(layout: Layout, forms: Forms) -> None:
     # A person's choice only: a link that names a model of the Hub must not fetch anything.
     side.model.input(forms.describe, [side.model, side.tokens, blocks.remove], [side.facts, blocks.map, *written],
                      **LATEST)
-    gr.on([side.text.change, side.tokens.change], forms.text, [side.text, side.tokens], [side.about], **LATEST)
+    gr.on([side.text.change, side.tokens.change], forms.text, [side.text, side.tokens], [side.about], **EACH)
     side.upload.upload(forms.upload, [side.upload], [side.text], **PRIVATE)
     side.criterion.change(forms.criterion, [side.criterion], [side.count], **PRIVATE)
 
@@ -147,12 +150,12 @@ def _wire_preview(layout: Layout, previewing: Previewing, finished: list[Depende
     shown = [c for name in SHOWN for c in panels.components(layout.panels[name])]
     # Straight from the map, not by way of its forms: each hop through gradio takes longer than the numbers. The forms
     # follow, and with them the pictures.
-    map_.map.pick(previewing.from_map, [map_.map, *inputs], [*shown, layout.bus], **LATEST)
-    changed = gr.on([map_.remove.change, side.methods.change], previewing.quick, inputs, [*shown, layout.bus], **LATEST)
-    drawn = changed.then(previewing.bars, None, [layout.boundary.bars], **LATEST)
-    answered = drawn.then(previewing.rest, inputs, [*shown, layout.bus], **LATEST)
+    map_.map.pick(previewing.from_map, [map_.map, *inputs], [*shown, layout.bus], **EACH)
+    changed = gr.on([map_.remove.change, side.methods.change], previewing.quick, inputs, [*shown, layout.bus], **EACH)
+    drawn = changed.then(previewing.bars, None, [layout.boundary.bars], **PRIVATE)
+    answered = drawn.then(previewing.rest, inputs, [*shown, layout.bus], **PRIVATE)
     for idle in (answered, *finished):
-        idle.then(previewing.prepare, None, None, **LATEST)
+        idle.then(previewing.prepare, None, None, **PRIVATE)
 
 
 def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live) -> None:
@@ -160,8 +163,8 @@ def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live)
     everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop,
                                      side.facts, *share.followers(layout.share), *share.shows(layout.share)]))
     page.load(opening.open, None, everything, **PRIVATE)
-    layout.bus.near(opening.near, None, layout.outputs(), **PRIVATE, trigger_mode="multiple")
+    layout.bus.near(opening.near, None, layout.outputs(), **EACH)
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
     share.wire(layout.share, Sharing(live, opening), everything)
     followers = [*share.followers(layout.share), layout.bus, side.plan]
-    gr.on([each.change for each in inputs], opening.changed, inputs, followers, **LATEST)
+    gr.on([each.change for each in inputs], opening.changed, inputs, followers, **EACH)

@@ -66,3 +66,9 @@ def drag(page, start, end):
     page.mouse.move(*block(page, (start + end) // 2), steps=3)
     page.mouse.move(*block(page, end), steps=3)
     page.mouse.up()
+
+
+def see(page, plot):
+    """Scroll to a figure, as a reader does, wait until it is drawn, and return it."""
+    page.evaluate("n => document.querySelector('#gl-plot-' + n).closest('.gl-panel').scrollIntoView()", plot)
+    return page.wait_for_selector(f"#gl-plot-{plot} .main-svg")

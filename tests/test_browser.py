@@ -5,7 +5,7 @@ import re
 import pytest
 from browser import opened
 from fake_run import make_run
-from pages import choose_criterion, drag, number, press_run, says, served, wait_for_text, write_range
+from pages import choose_criterion, drag, number, press_run, says, see, served, wait_for_text, write_range
 from test_figures import contrast
 
 pytestmark = pytest.mark.browser
@@ -109,7 +109,7 @@ def test_backwards_numbers_get_one_sentence_beside_them_and_leave_the_criterion(
 def test_run_draws_every_picture_and_writes_every_column(page):
     press_run(page)
     for name in PLOTS:
-        drawn = page.wait_for_selector(f"#gl-plot-{name} .main-svg")
+        drawn = see(page, name)
         assert drawn.bounding_box()["height"] > 200, name
     assert page.locator(".gl-column").count() == 6
     assert page.locator(".gl-empty:visible").count() == 0
@@ -137,7 +137,7 @@ def test_a_range_by_hand_is_run_and_one_gap_tells_its_cosine(page):
 
 def test_nothing_removed_by_hand_runs_and_best_alone_has_no_operator(page):
     press_run(page)
-    page.wait_for_selector("#gl-plot-operator-W .main-svg")
+    see(page, "operator-W")
     for name in ("none", "linearpatch", "replaceme", "ghosted"):
         page.uncheck(f"#gl-methods input[name='{name}']")
     press_run(page)
@@ -255,7 +255,7 @@ def test_no_sideways_scroll_and_plots_as_wide_as_their_place(browser, url, width
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         press_run(page)
         for name in PLOTS:
-            page.wait_for_selector(f"#gl-plot-{name} .main-svg")
+            see(page, name)
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         for name in PLOTS:
@@ -279,6 +279,7 @@ def test_text_in_figures_and_page_is_readable(browser, url, theme):
     with opened(browser, f"{url}?__theme={theme}") as page:
         press_run(page)
         page.wait_for_selector("#gl-plot-boundary .xtick text")
+        see(page, "similarity")
         page.wait_for_selector("#gl-plot-similarity .xtick text")
         panel = hexed(page.evaluate("getComputedStyle(document.querySelector('.gl-panel')).backgroundColor"))
         inked = {

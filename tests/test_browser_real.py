@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from browser import chromium, opened
+from pages import see
 
 from ghosted.removed import RemovedBlocks
 
@@ -72,7 +73,7 @@ def whole_run(page):
     said = page.inner_text("#gl-status")
     assert "self-check passed" in said
     for name in ("boundary", "operator-W", "spectrum-plane", "downstream-error", "similarity", "influence"):
-        page.wait_for_selector(f"#gl-plot-{name} .main-svg")
+        see(page, name)
     assert page.locator(".gl-column").count() == 6
     texts = page.locator(".gl-text").all_inner_texts()
     assert all(texts) and len(set(texts)) > 1
