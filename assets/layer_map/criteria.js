@@ -32,17 +32,7 @@ function missing(name) {
 }
 
 function drawCriteria() {
-  const more = root.querySelector("details");
-
-// The list of criteria that ask the model closes again by a choice, by Escape, and when the focus goes elsewhere.
-function leave() {
-  more.open = false;
-  more.querySelector("summary").focus();
-}
-more.addEventListener("keydown", (event) => { if (event.key === "Escape" && more.open) leave(); });
-more.addEventListener("focusout", (event) => { if (!more.contains(event.relatedTarget)) more.open = false; });
-
-for (const chip of root.querySelectorAll("[data-criterion]")) {
+  for (const chip of root.querySelectorAll("[data-criterion]")) {
     chip.setAttribute("aria-pressed", chip.dataset.criterion === state.criterion);
   }
   const chip = root.querySelector("details [aria-pressed='true']"); // named where their list is closed
@@ -117,6 +107,16 @@ function saysScore(block, y) {
   const what = found.per === "start" ? nameOf([[block, block + state.count - 1]]) : `${block}`;
   return `${labelOf(shown)}: ${what.includes("–") ? "blocks" : "block"} ${what}, score ${three(score)}`;
 }
+
+const more = root.querySelector("details");
+
+// The list of criteria that ask the model closes again by a choice, by Escape, and when the focus goes elsewhere.
+function leave() {
+  more.open = false;
+  more.querySelector("summary").focus();
+}
+more.addEventListener("keydown", (event) => { if (event.key === "Escape" && more.open) leave(); });
+more.addEventListener("focusout", (event) => { if (!more.contains(event.relatedTarget)) more.open = false; });
 
 for (const chip of root.querySelectorAll("[data-criterion]")) {
   chip.addEventListener("click", () => {

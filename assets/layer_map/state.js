@@ -14,6 +14,7 @@ const scale = JSON.parse(root.dataset.scale);
 // Kept beside the component: where it is mounted anew its value is without the data.
 const memory = (window.ghostedLayerMap ??= {});
 const state = { blocks: 0, gaps: [], active: 0, criterion: "manual", count: 1, serial: 0 };
+let answers = 0; // of the server that answer no choice of this map; the first is the page's, with what to open with
 let data = {}; // {cosine, before, after, left: Float32Array of (L+1)² or null, choices, choice}
 let view = "similarity", shown = null, running = false, touched = false, told = "";
 
@@ -48,14 +49,16 @@ function read() {
   if (redraw) data = unpacked(memory.sent, value.blocks ?? state.blocks);
   if (value.asked) { running = true; touched = false; }
   const stale = value.serial !== undefined && value.serial < state.serial;
-  const refused = !other && (stale || Boolean(value.found && running && touched));
+  // What the link asks for may come after the visitor's first choice, which then stands, as it does over a run's blocks.
+  const opening = state.blocks && value.serial === undefined && (answers += 1) === 1;
+  const refused = !other && (stale || Boolean(touched && (opening || (value.found && running))));
   // A run that was started here has the controls as they were then; they may have been changed since.
   const keys = ["blocks", "gaps", "active", ...(value.found && running ? [] : ["criterion", "count"])];
   if (value.found) running = false;
   if (!refused) {
     const before = state.gaps;
     for (const key of keys) if (key in value) state[key] = value[key];
-    if (!same(before, state.gaps) && !value.found) touched = true;
+    if (!same(before, state.gaps) && "serial" in value) touched = true; // written into one of the forms
     if (state.criterion !== "manual") shown = state.criterion;
   }
   state.active = clamp(state.active, 0, Math.max(state.gaps.length - 1, 0));
