@@ -226,7 +226,7 @@ def test_an_unknown_model_is_named_and_another_one_resizes_the_map(page):
     field.fill("small")
     field.press("Enter")
     page.wait_for_selector("#gl-map svg[aria-label*='removes nothing (0 of 12)']")
-    assert "12 blocks, width 64" in page.inner_text("#gl-facts")
+    assert "12 blocks of width 64" in page.inner_text("#gl-facts")
 
 
 def test_a_criterion_asks_for_a_count_and_its_choice_reaches_the_map(page):

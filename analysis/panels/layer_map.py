@@ -174,7 +174,7 @@ def wire(panel: LayerMap, live: Any) -> None:
     """Wire the map, its forms, and what the other controls tell it."""
     side, handlers = live.layout.controls, live.forms
     private = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
-    # Not always_last: what it puts off, gradio sends out as the whole event again, and two listeners never come to rest.
+    # Not always_last: what is put off, gradio sends out as the whole event again; two listeners never come to rest.
     each = private | {"trigger_mode": "multiple"}
     forms = [panel.first, panel.last, panel.remove, panel.problem]
     panel.map.pick(handlers.from_map, [panel.map], [*forms, side.criterion], **each)
