@@ -40,10 +40,14 @@ class Opening:
         session = self.live.sessions.of(visitor)
         session.shown = record
         session.redraw(panels.PANELS)
-        shown = self._texts_of(record, session) | share.show(layout.share, record) if record is not None else {}
-        shown |= share.follow(layout.share, experiment)
-        if experiment != DEFAULT or record is None:
-            shown |= self.settings(experiment, record)
+        # What the page opened with is in it already, and somebody may have begun to type.
+        shown = share.show(layout.share, record) if record is not None else {}
+        if found is not None:
+            shown |= self._texts_of(found, session)
+        if experiment != DEFAULT:
+            shown |= share.follow(layout.share, experiment) | self.settings(experiment, record)
+        elif record is None:  # an empty number opens as 0, which is a block
+            shown |= {layout.layer_map.first: None, layout.layer_map.last: None}
         if found is not None:
             session.keep(found)
             shown |= listed(layout.runs, session) | {layout.status.line: status.finished(found.run)}

@@ -83,9 +83,10 @@ def chosen(choice: Choice, blocks: int) -> str:
     said = f"{label_in('ghosted.criteria', choice.criterion)} {best}, score {three(choice.score)}"
     if (runner := choice.runner_up) is None:
         return f"{said}; there is no runner-up."
-    said += f" ({'higher' if choice.higher_is_better else 'lower'} is better); runner-up: "
-    said += f"{runner.remove.replace('-', '–').replace(',', ', ')}, {three(runner.score)}"
-    return said + (": a near tie, no more apart than one text is from another." if choice.near_tie else ".")
+    tie = " (near tie)" if choice.near_tie else ""
+    direction = "higher" if choice.higher_is_better else "lower"
+    next_ = runner.remove.replace("-", "–").replace(",", ", ")
+    return f"{said} ({direction} is better); runner-up: {next_}, {three(runner.score)}{tie}."
 
 
 def notices(run: Run, failed: str = "") -> str:

@@ -165,8 +165,8 @@ def test_a_choice_is_told_with_its_runner_up_and_a_near_tie(page):
     near = whole_run(page, "c", max_new_tokens=1)
     assert "removes blocks 10, 14–16, 22 (5 of 30), chosen by best (ours), a near tie." in near[panels.status.line]
     assert (
-        "best (ours) removes blocks 10, 14–16, 22 (5 of 30), score 3.21 (lower is better); runner-up: 14–18, 3.21: a "
-        "near tie" in near[panels.status.notices]
+        "best (ours) removes blocks 10, 14–16, 22 (5 of 30), score 3.21 (lower is better); runner-up: 14–18, 3.21 "
+        "(near tie)." in near[panels.status.notices]
     )
     clear = whole_run(page, "c", max_new_tokens=1, criterion="cosine")
     assert "runner-up: 10–14, 0.871." in clear[panels.status.notices] and "higher" in clear[panels.status.notices]

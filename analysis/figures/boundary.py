@@ -49,7 +49,7 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
     }
     edge, cut = _edge([value for values in parts.values() for value in values if value is not None])
     # What solid, hatched and diamond mean stands above the figure: a legend would take a third of its height.
-    figure = blank(max(230, 62 + 38 * len(methods)), barmode="group", bargap=0.26, bargroupgap=0.08, showlegend=False)
+    figure = blank(max(220, 56 + 34 * len(methods)), barmode="group", bargap=0.26, bargroupgap=0.08, showlegend=False)
     figure.add_bar(
         orientation="h", y=labels, x=parts["held_out"], name="held-out", legendrank=1,
         marker={"color": colours},

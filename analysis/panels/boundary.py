@@ -7,21 +7,19 @@ from typing import Any
 
 import gradio as gr
 
-from analysis.figures.boundary import boundary_bars, laddered
+from analysis.figures.boundary import boundary_bars
 from analysis.names import method_label
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
 from analysis.tables import best_of, left_line
-from ghosted.results import Run
 
 PART = "boundary"
 READING = (
-    "How much of plain pruning's error (the line at 1) each repair leaves. Solid bar, first number: held-out text; "
-    "hatched, second: calibration text; diamond, third: the median token, far away where a few tokens own the error."
+    "The share of plain pruning's error (the line at 1) that each repair leaves. Solid, first number: held-out text; "
+    "hatched, second: calibration; diamond, third: the median token. Behind a name: how many numbers it may choose."
 )
 FORMULA = "$\\|\\hat x - X_\\text{post}\\|_F \\,/\\, \\|\\Delta\\|_F$ with $\\Delta = X_\\text{post} - X_\\text{pre}$"
-FREEDOM = "Behind a name: how many numbers that repair may choose, $C = {}$"
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,6 @@ class BoundaryPanel:
     numbers: gr.HTML
     bars: gr.Plot
     formula: gr.Markdown
-    freedom: gr.Markdown
 
 
 def build() -> BoundaryPanel:
@@ -39,10 +36,7 @@ def build() -> BoundaryPanel:
     parts.heading("What is left at the boundary?", READING)
     numbers = gr.HTML("", elem_id="gl-left")
     bars = parts.picture("boundary", "Press Run: the error that each repair leaves appears here.", 256)
-    formula = parts.formula(FORMULA)
-    with gr.Accordion("How free is each repair?", open=False, elem_classes="gl-more"):
-        freedom = parts.formula("")
-    return BoundaryPanel(numbers, bars, formula, freedom)
+    return BoundaryPanel(numbers, bars, parts.formula(FORMULA))
 
 
 def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
@@ -51,23 +45,8 @@ def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
     best, said = best_of(run), "."
     if best is not None:
         left = best.residual
-        said = (
-            f": ${three(left.held_out)}$ for {method_label(best.method)}, "
-            f"${three(left.calibration)}$ on calibration tokens, ${three(left.median)}$ for the median one."
-        )
+        said = f": ${three(left.held_out)}$ for {method_label(best.method)}."
     numbers = {panel.numbers: left_line(record)}
-    shown = {panel.formula: f"{FORMULA}{said}", panel.freedom: _freedom(run)}
-    return numbers | shown | {panel.bars: parts.drawn(boundary_bars(run.methods))}
-
-
-def _freedom(run: Run) -> str:
-    said = FREEDOM.format(f"{run.width:,}".replace(",", "{,}"))
-    methods, linear = laddered(run.methods)
-    names = {method.method for method in methods}
-    said += ", $r$ its rank" * ("low-rank" in names)
-    said += ", $F$ the width of the feed-forward branch" * ("best" in names)
-    if linear < len(methods):
-        said += "; below the dotted line, repairs that read more than the state"
     if len(run.removed.gaps) > 1:
-        said += f". With {len(run.removed.gaps)} gaps this is the last boundary, all repairs in place"
-    return f"{said}."
+        said += f" With {len(run.removed.gaps)} gaps: the last boundary, all repairs in place."
+    return numbers | {panel.formula: f"{FORMULA}{said}", panel.bars: parts.drawn(boundary_bars(run.methods))}
