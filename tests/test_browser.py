@@ -144,7 +144,8 @@ def test_nothing_removed_by_hand_runs_and_best_alone_has_no_operator(page):
     page.wait_for_function("() => document.body.innerText.includes('not linear in')")
     page.evaluate("document.querySelector('#gl-panel-decomposition').scrollIntoView()")
     page.wait_for_selector("#gl-plot-operator-W .main-svg", state="detached")
-    assert page.locator(".gl-empty:visible").count() == 8, "four maps and four spectra"
+    empty = page.locator("#gl-panel-decomposition .gl-empty:visible")
+    assert empty.count() == 8, "four maps and four spectra"
     field = page.locator("#gl-remove textarea, #gl-remove input")
     field.click()
     field.press("Control+a")
