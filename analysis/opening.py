@@ -46,8 +46,6 @@ class Opening:
             shown |= self._texts_of(found, session)
         if experiment != DEFAULT:
             shown |= share.follow(layout.share, experiment) | self.settings(experiment, record)
-        elif record is None:  # an empty number opens as 0, which is a block
-            shown |= {layout.layer_map.first: None, layout.layer_map.last: None}
         if found is not None:
             session.keep(found)
             shown |= listed(layout.runs, session) | {layout.status.line: status.finished(found.run)}

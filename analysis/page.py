@@ -162,6 +162,9 @@ def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live)
     inputs, side = layout.inputs(), layout.controls
     everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop,
                                      side.facts, *share.followers(layout.share), *share.shows(layout.share)]))
+    if live.first is None:  # an empty number opens as 0, which is a block
+        blocks = layout.layer_map
+        page.load(None, None, [blocks.first, blocks.last], js="() => [null, null]", **PRIVATE)
     page.load(opening.open, None, everything, **PRIVATE)
     layout.bus.near(opening.near, None, layout.outputs(), **EACH)
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
