@@ -251,7 +251,7 @@ def test_an_uploaded_text_is_chosen_by_its_file_name(page, tmp_path):
     assert "Done" in page.inner_text("#gl-status")
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.soak) for w in (1280, 1920))])
 def test_no_sideways_scroll_and_plots_as_wide_as_their_place(browser, url, width):
     with opened(browser, url, width=width) as page:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

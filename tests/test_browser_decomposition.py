@@ -153,7 +153,7 @@ def test_without_the_whole_operator_the_page_asks_for_a_run(browser):
         served.close()
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.soak) for w in (1280, 1920))])
 def test_small_multiples_fit_every_width(browser, url, width):
     with shown(browser, url, width=width) as page:
         page.wait_for_timeout(300)

@@ -272,7 +272,7 @@ def test_nothing_moves_when_a_run_fills_the_map(page):
     assert heights()[1] == before[1] and abs(heights()[0] - before[0]) < 24, "at most one more line of its sentence"
 
 
-@pytest.mark.parametrize("blocks", [4, 80])
+@pytest.mark.parametrize("blocks", [4, pytest.param(80, marks=pytest.mark.soak)])
 def test_small_and_large_models(browser, blocks):
     with served(make_run(pace=0.004, steps=2, blocks=blocks)) as address, opened(browser, address, width=390) as page:
         write_range(page, "1")

@@ -129,7 +129,7 @@ def test_every_picture_is_drawn(page):
     assert page.locator(".gl-formula .katex").count() >= 8
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.soak) for w in (1280, 1920))])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_fits_every_width_in_both_themes(browser, served, width, theme):
     with opened(browser, f"{served[0]}?__theme={theme}", width=width, ready=READY) as shown:

@@ -168,7 +168,7 @@ GRADIO_S_OWN = {
 """Rules that parts made by gradio or plotly break; this list may shrink, not grow."""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
 def test_axe_finds_nothing_serious_in_our_own_parts(browser, visited, theme):
     url, _ = visited
     with opened(browser, f"{url}?__theme={theme}&seed=5", width=1440) as page:
