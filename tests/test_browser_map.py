@@ -73,6 +73,7 @@ def test_passing_over_another_gap_leaves_it_and_touching_it_makes_them_one(page)
     wait_for_text(page, "10-11,20-21")
     drag(page, 20, 12)
     wait_for_text(page, "10-13")
+    assert "removes blocks 10–13 (4 of 30)" in says(page)
 
 
 def test_the_edge_of_a_gap_is_dragged_and_one_block_always_stays(page):
@@ -132,6 +133,7 @@ def test_the_numbers_move_the_active_gap_and_the_others_stay(page):
     wait_for_text(page, "3-4,10-14")
     number(page, "First block").fill("5")
     wait_for_text(page, "3-14")
+    assert "removes blocks 3–14 (12 of 30)" in says(page)
 
 
 def test_twenty_quick_values_end_with_the_last_one_on_the_server(page):

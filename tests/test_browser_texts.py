@@ -161,6 +161,7 @@ def test_long_columns_scroll_together(page):
     token(page, 0, 149).evaluate("e => e.focus()")
     page.keyboard.press("ArrowDown")
     page.wait_for_function(f"() => ({rooms})().every(at => at > 0.9)")
+    assert len(page.evaluate(rooms)) == 6
 
 
 def test_one_failing_column_says_why_and_the_others_finish(browser):

@@ -169,7 +169,7 @@ def test_flags_pass_through():
 def test_the_address_is_the_spaces_where_there_is_one(monkeypatch):
     monkeypatch.delenv("SPACE_HOST", raising=False)
     assert link.address_of("http://127.0.0.1:7860/?remove=3") == "http://127.0.0.1:7860/"
-    assert link.address_of("http://host/root/gradio_api/queue/join?") == "http://host/root/"
+    assert link.address_of("http://host/below/gradio_api/queue/join?") == "http://host/below/"
     monkeypatch.setenv("SPACE_HOST", "owner-name.hf.space")
     assert link.address_of("http://10.0.0.1:7860/gradio_api/queue/join") == "https://owner-name.hf.space/"
     monkeypatch.setenv("SPACE_HOST", "evil.com/<script>")
