@@ -84,7 +84,8 @@ def test_a_reload_during_a_run_comes_back_to_it_and_computes_nothing_twice(brows
         page.wait_for_selector("#gl-plot-boundary .main-svg")
         assert len(calls) == before + 1
         assert page.locator("#gl-runs tbody tr").count() == 1
-        assert page.faults == []
+        cut = ("AbortError", "errored out")  # what was under way when the page was reloaded
+        assert [fault for fault in page.faults if not any(each in fault for each in cut)] == []
 
 
 def test_a_link_in_a_second_browser_shows_the_same_experiment_and_starts_nothing(browser, visited):
