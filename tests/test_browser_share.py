@@ -8,7 +8,7 @@ import zipfile
 import pytest
 from browser import opened
 from fake_run import NASTY, make_run
-from pages import served
+from pages import see, served
 
 pytestmark = pytest.mark.browser
 
@@ -195,6 +195,8 @@ def test_pictures_are_saved_with_the_panel_and_blocks_in_their_name(page):
         with open(waiting.value.path(), "rb") as file:
             saved = file.read()
         assert saved.startswith(magic) and len(saved) > 3_000
+    see(page, "operator-A")
+    page.wait_for_timeout(500)
     plots = page.locator(".gl-plot:has(.js-plotly-plot)").count()
     assert page.locator(".gl-plot:has(.js-plotly-plot) .gl-save").count() == plots > 3
 
