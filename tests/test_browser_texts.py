@@ -111,6 +111,7 @@ def test_the_tint_is_switched_without_the_server(page):
     press_run(page, new_tokens="12")
     assert page.locator(".gl-tints input:checked").evaluate("e => e.value") == "kl"
     page.wait_for_selector("#gl-run:enabled", timeout=60_000)
+    page.evaluate("document.querySelector('#gl-panel-generations').scrollIntoView()")
     page.wait_for_timeout(2500)  # the pictures near the window are drawn by then
     calls = []
     page.on("request", lambda request: calls.append(request.url))
