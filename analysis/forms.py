@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import gradio as gr
 
 from analysis import library, pickers
 from analysis.live import Live
-from analysis.panels import controls, layer_map
+from analysis.panels import controls, layer_map, parts
 from analysis.settings import DEFAULT
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
@@ -41,7 +40,7 @@ class Forms:
         try:
             facts = self.live.describe(model)
         except GhostedError as error:
-            return {facts_at: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
+            return {facts_at: parts.problem(str(error))}
         said = controls.quiet(pickers.model_line(facts, int(tokens or DEFAULT.tokens)))
         return {facts_at: said} | layer_map.resize(self.layout.layer_map, facts.blocks, remove)
 

@@ -102,11 +102,9 @@ class Opening:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed: Run says what is wrong with it
             return gr.skip()
-        session = self.live.sessions.of(visitor)
-        marks = self.marks(session, experiment)
         shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}
         if not self.live.runner.running(visitor):
-            shown[self.layout.bus] = marks
+            shown[self.layout.bus] = self.marks(self.live.sessions.of(visitor), experiment)
         return share.follow(self.layout.share, experiment, self._texts(visitor)) | shown
 
     def _texts(self, visitor: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from analysis.forms import Forms
 from analysis.live import Layout, Live
 from analysis.opening import Opening
 from analysis.panels import bus, controls, share, status
+from analysis.panels.parts import PRIVATE
 from analysis.previewing import SHOWN, Previewing, Source
 from analysis.record import Record
 from analysis.runner import RunFunction
@@ -24,7 +25,6 @@ from ghosted.experiment import Experiment
 ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
 LEAD = "Cut layers out of a language model, and see how far one linear map brings it back."
-PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
 EACH = PRIVATE | {"trigger_mode": "multiple"}
 """Not ``always_last`` where an event has several listeners: gradio sends what was put off out as the whole event again,
 and they never come to rest."""
@@ -87,8 +87,8 @@ def _place(first: Record | None) -> Layout:
             side = controls.build()
         with gr.Column(elem_classes="gl-main", elem_id="gl-main", min_width=320, scale=1):
             with gr.Row(elem_classes="gl-first", equal_height=True):
-                for scale, name in zip((5, 5), panels.FIRST, strict=True):
-                    with _frame(name, min_width=320, scale=scale):
+                for name in panels.FIRST:
+                    with _frame(name, min_width=320):
                         placed[name] = panels.module(name).build()
                         if name == panels.FIRST[-1]:
                             line.notices.render()

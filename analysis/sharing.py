@@ -13,7 +13,7 @@ from analysis.export import settings_file
 from analysis.export.pictures import pictures_of
 from analysis.live import Live
 from analysis.opening import Opening
-from analysis.panels import share, status
+from analysis.panels import parts, share, status
 from analysis.panels.runs import listed
 from analysis.portable import hashes
 from analysis.record import Record
@@ -33,7 +33,7 @@ class Sharing:
         def export(request: gr.Request) -> dict[Any, Any]:
             record = self.live.record(request)
             if record is None:
-                return {self.panel.file: None, self.panel.shown: share.problem(share.INVITATION)}
+                return {self.panel.file: None, self.panel.shown: parts.problem(share.INVITATION)}
             form = share.FORMATS[name]
             pictures = pictures_of(self.live.show(record, Session()))
             data = form.write(record, pictures, self._texts(request))
@@ -49,7 +49,7 @@ class Sharing:
             found = settings_file.read(path, self._texts(request))
             self.live.allow(found.experiment, request.session_hash)
         except GhostedError as error:
-            return {self.panel.shown: share.problem(str(error))}
+            return {self.panel.shown: parts.problem(str(error))}
         if found.record is not None:
             session.keep(found.record)
             shown = self.opening.reopen(found.record, request) | listed(self.live.layout.runs, session)
@@ -57,7 +57,7 @@ class Sharing:
             said = "The settings were imported; press Run to compute their numbers."
             shown = self.opening.settings(found.experiment, session.shown)
             shown[self.live.layout.status.line] = status.line(said)
-        return shown | ({self.panel.shown: share.problem(" ".join(found.notices))} if found.notices else {})
+        return shown | ({self.panel.shown: parts.problem(" ".join(found.notices))} if found.notices else {})
 
     def _texts(self, request: gr.Request) -> dict[str, str]:
         return hashes(self.live.sessions.of(request.session_hash).uploads)

@@ -51,8 +51,6 @@ def _differ(name: str, record: Record, shown: Experiment, experiment: Experiment
     return getattr(shown, name) != getattr(experiment, name)
 
 
-
-
 def pending_panels(parts: Iterable[str], record: Record | None) -> dict[str, str]:
     """Return the reason for each panel whose part of a going run is not known yet; nothing where nothing is shown.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -115,7 +114,7 @@ class Preview:
                     result.residual = answer.residual if len(removed.gaps) == 1 else None
         for name in methods:
             _describe(run.method(name), fits.get(name))
-        with _timed(run, "decomposition"):
+        with run.timed("decomposition"):
             for name, several in fits.items():
                 if several and several[0].feature == "state" and several[0].M is not None:
                     if cancel is not None:
@@ -149,13 +148,13 @@ class Preview:
         methods = [name for name in methods if name not in found]
         if not methods:
             return found
-        with _timed(run, "statistics"):
+        with run.timed("statistics"):
             statistics = kept.statistics("calibration", gap, needs, cancel)
             held_out = None
             if e.ridge == "auto" and needs and kept.windows("held_out"):
                 held_out = kept.statistics("held_out", gap, needs, cancel)
         settings, fitted = Settings(e.ridge, e.rank, e.seed, held_out=held_out, cancel=cancel), {}
-        with _timed(run, "solve"):
+        with run.timed("solve"):
             for name in methods:
                 if cancel is not None:
                     cancel.check()
@@ -164,7 +163,7 @@ class Preview:
                 except NotDefined as reason:
                     found[name] = _Answer(not_defined=str(reason))
             kept.keep_spectra("calibration", statistics)
-        with _timed(run, "held-out error"):
+        with run.timed("held-out error"):
             errors = kept.errors(gap, fitted, statistics.eps, cancel)
         for name, fit in fitted.items():
             found[name] = _Answer(fit, errors[name].residual(calibration_error(fit, statistics)))
@@ -229,9 +228,7 @@ def _key(gap: range, name: str, experiment: Experiment) -> tuple:
 def _describe(result: MethodResult, fits: Sequence[Fitted] | None) -> None:
     """Fill in what a fit says about itself, or what the method waits for."""
     if fits:
-        result.added_parameters = sum(f.added_parameters for f in fits)
-        for field in ("rank", "dof", "ridge", "condition", "note", "error_by_rank"):
-            setattr(result, field, getattr(fits[0], field))
+        result.describe(fits)
     elif fits is None and result.not_defined is None:
         result.note = LATER if is_closed_form(result.method) else WAITS
 
@@ -246,12 +243,3 @@ def _alone(turn: threading.Lock, cancel: CancelFlag | None) -> Iterator[None]:
         yield
     finally:
         turn.release()
-
-
-@contextmanager
-def _timed(run: Run, stage: str) -> Iterator[None]:
-    start = time.monotonic()
-    try:
-        yield
-    finally:
-        run.seconds[stage] = run.seconds.get(stage, 0.0) + time.monotonic() - start

@@ -7,9 +7,6 @@ the page can draw what is ready while the rest is still computed, and stop betwe
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ghosted import criteria, operators
@@ -93,14 +90,6 @@ class _Pipeline:
             yield Update("map", self.run)
         return self.run
 
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.run.seconds[stage] = self.run.seconds.get(stage, 0.0) + time.monotonic() - start
-
     def _similarity(self, parts: tuple[str, ...]) -> Steps[Calibration]:
         experiment, run = self.experiment, self.run
         # Everything that can be refused without weights is refused before they are read.
@@ -111,7 +100,7 @@ class _Pipeline:
         if experiment.criterion != "manual":
             criteria.check(experiment.criterion, experiment.count, facts.blocks)
         self.slices = yield from self._early_slices(facts, parts)
-        with self._timed("model"):
+        with self.run.timed("model"):
             loaded = yield from self.workspace.model(experiment, self.cancel)
         run.model_label, run.blocks, run.width = loaded.facts.label, loaded.blocks, loaded.width
         run.dtype = loaded.dtype
@@ -123,7 +112,7 @@ class _Pipeline:
                 f"than {TOKENS_PER_CHANNEL * loaded.width:,} the operator fits noise; take more tokens."
             )
         needs = operators.needs(experiment.methods)
-        with self._timed("calibration"):
+        with self.run.timed("calibration"):
             manual = experiment.criterion == "manual"
             gaps = run.removed.gaps if manual else ()
             calibration = yield from self.workspace.calibration(experiment, self.slices, gaps, needs, self.cancel)
@@ -156,7 +145,7 @@ class _Pipeline:
 
         held_out = getattr(criteria.criterion(self.experiment.criterion), "NEEDS_HELD_OUT", False)
         held_out = held_out or self.experiment.distill or {"boundary", "scores", "map"} & set(parts)
-        with self._timed("texts"):
+        with self.run.timed("texts"):
             return (yield from texts.slices(self.experiment, source, self.cancel, only_calibration=not held_out))
 
     def _fit(self, calibration: Calibration) -> Steps[None]:
@@ -165,7 +154,7 @@ class _Pipeline:
         e = self.experiment
         settings = operators.Settings(e.ridge, e.rank, e.seed, cancel=self.cancel)
         stage = Stage("solving", len(e.methods), self.cancel)
-        with self._timed("solve"):
+        with self.run.timed("solve"):
             for name in e.methods:
                 yield stage.step()
                 result = MethodResult(name)
@@ -178,10 +167,7 @@ class _Pipeline:
                     result.not_defined = str(reason)
                     continue
                 self.fitted[name] = fits
-                result.added_parameters = sum(f.added_parameters for f in fits)
-                if fits:
-                    for field in ("rank", "dof", "ridge", "condition", "note", "error_by_rank"):
-                        setattr(result, field, getattr(fits[0], field))
+                result.describe(fits)
 
     def _distill(self, calibration: Calibration) -> Steps[None]:
         from ghosted.distillation import distill, read_teacher
@@ -194,7 +180,7 @@ class _Pipeline:
                 f"Not distilled, but as fitted: {listing(left or self.fitted)}; "
                 f"only {listing(filter(operators.distills, operators.methods()))} can be distilled."
             )
-        with self._timed("distill"):
+        with self.run.timed("distill"):
             for name in names:
                 if teacher is None:
                     teacher = yield from read_teacher(calibration, self.run.removed, e.distill, cancel=self.cancel)
@@ -211,7 +197,7 @@ class _Pipeline:
         from ghosted.scores.residual import boundary_residuals
 
         run, gaps = self.run, self.run.removed.gaps
-        with self._timed("held-out error"):
+        with self.run.timed("held-out error"):
             for number, gap in enumerate(gaps):
                 fitted = {name: fits[number] for name, fits in self.fitted.items()}
                 statistics = calibration.gaps[gap_name(gap)]
@@ -255,7 +241,7 @@ class _Pipeline:
         linear = [(number, name, fits[number]) for number in range(len(gaps)) for name, fits in self.fitted.items()
                   if fits[number].feature == "state" and fits[number].M is not None]
         stage = Stage("decomposing", len(linear), self.cancel)
-        with self._timed("decomposition"):
+        with self.run.timed("decomposition"):
             for number, name, fitted in linear:
                 key = operator_key(name, gap_name(gaps[number]), number == 0)
                 errors = self._errors_by_rank(calibration, number, name)
@@ -287,7 +273,7 @@ class _Pipeline:
         from ghosted.generation import generate
 
         e = self.experiment
-        with self._timed("generation"):
+        with self.run.timed("generation"):
             models = {"original": self.workspace.loaded.model} | self._variants()
             steps = generate(
                 models, self.workspace.loaded.tokenizer, e.prompt, max_new_tokens=e.max_new_tokens,
@@ -309,7 +295,7 @@ class _Pipeline:
         from ghosted.scores.perplexity import score
 
         run, loaded = self.run, self.workspace.loaded
-        with self._timed("scores"):
+        with self.run.timed("scores"):
             repairs = {name: self._repairs(name) for name in self.fitted}
             for name, windows in self.slices.evaluation.items():
                 dense, scores, same = yield from score(loaded, run.removed, repairs, windows, self.cancel)
@@ -329,7 +315,7 @@ class _Pipeline:
     def _map(self, calibration: Calibration) -> Steps[None]:
         from ghosted.drawn_map import drawn_map
 
-        with self._timed("map"):
+        with self.run.timed("map"):
             try:
                 self.run.ranges = yield from drawn_map(calibration, self.experiment.seed, self.cancel)
             except (ResourceError, TextError) as reason:  # everything else is there; only this picture is missing

@@ -9,10 +9,8 @@ from urllib.parse import urlparse
 
 import pytest
 
-ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)
+from analysis.bench.page import FLAGS
+
 HOSTS = ("127.0.0.1", "localhost")
 
 
@@ -27,7 +25,7 @@ def chromium():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser
         browser.close()
 

@@ -57,3 +57,11 @@ def page(browser, url):
     with opened(browser, url) as shown:
         yield shown
         assert shown.faults == []
+
+
+@pytest.fixture
+def text(tmp_path):
+    """The path of a text long enough for tiny models."""
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"Sentence {i} of a text that goes on about {i * i % 97} things. " for i in range(900)))
+    return str(path)

@@ -8,9 +8,9 @@ import pytest
 from browser import opened
 from fake_run import make_run
 
-from analysis.figures.operator import portraits
 from analysis.page import ASSETS, look_and_feel
 from analysis.panels import decomposition, similarity
+from analysis.record import Record
 from ghosted.experiment import Experiment
 from ghosted.progress import drain
 
@@ -23,7 +23,7 @@ PICTURES = (*(f"operator-{part}" for part in "WMSA"), "spectrum-plane", "spectru
 def record_of(remove="10,14-16", methods=("none", "linearpatch", "ghosted", "symmetric"), zooms=True):
     run = drain(make_run(pace=0, steps=1)(Experiment(remove=remove, methods=methods, criterion="manual",
                                                      prompt="x", max_new_tokens=1)))
-    kept = portraits(run.decompositions)
+    kept = Record.of(run).portraits
     if not zooms:
         kept = {name: type(picture).from_json(picture.to_json()) for name, picture in kept.items()}
     return SimpleNamespace(run=run, portraits=kept)

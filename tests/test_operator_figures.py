@@ -19,7 +19,6 @@ from analysis.figures.operator import (
     pick,
     pictures,
     portrait,
-    portraits,
     ranks,
     region,
 )
@@ -168,8 +167,9 @@ def test_the_store_drops_what_was_not_looked_at_for_longest():
 
 
 def test_a_run_of_several_gaps_has_every_operator_by_method_and_gap():
-    kept = portraits({"ghosted": decomposition("ghosted", "10"), "ghosted 14-16": decomposition("ghosted", "14-16"),
-                      "linearpatch": decomposition("linearpatch", "10")})
+    kept = {"ghosted": portrait(decomposition("ghosted", "10")),
+            "ghosted 14-16": portrait(decomposition("ghosted", "14-16")),
+            "linearpatch": portrait(decomposition("linearpatch", "10"))}
     assert pick(kept, "ghosted", "10") is kept["ghosted"]
     assert pick(kept, "ghosted", "14-16") is kept["ghosted 14-16"]
     assert pick(kept, "linearpatch", "14-16") is None

@@ -32,13 +32,6 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("".join(f"Sentence {i} of a text that goes on about {i * i % 97} things. " for i in range(900)))
-    return str(path)
-
-
 def windows(tokens, window, seed, bos=None):
     ids = prompt_ids(tokens, seed=seed)[0].tolist()
     return pack(ids, start=0, tokens=tokens, window=window, bos_id=bos, text="random", digest=str(seed))

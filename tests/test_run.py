@@ -29,13 +29,6 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("".join(f"Sentence {i} of a text that goes on about {i * i % 97} things. " for i in range(900)))
-    return str(path)
-
-
 def experiment(path, **changes):
     settings = {"text": path, "tokens": 1024, "window": 64, "windows": 3, "remove": "2-3"}
     return Experiment(**settings | changes)

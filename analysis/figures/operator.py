@@ -127,11 +127,6 @@ def portrait(found: Decomposition, store: Matrices = MATRICES) -> Portrait:
     )
 
 
-def portraits(decompositions: dict[str, Decomposition]) -> dict[str, Portrait]:
-    """Reduce all operators of a run, by the names they have there."""
-    return {name: portrait(found) for name, found in decompositions.items()}
-
-
 def _thinned(values: np.ndarray, most: int = 192) -> np.ndarray:
     return values[ranks(len(values), most)]
 

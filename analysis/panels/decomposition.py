@@ -56,7 +56,7 @@ HERO, PATCH = "ghosted", "linearpatch"
 INVITATION = "Press Run with the method ghosted ticked: this picture of its operator appears here."
 GONE = "Press Run to zoom: the whole operator is not at hand."
 SCRIPT = Path(__file__).parents[2] / "assets" / "operator_zoom.js"
-PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False, "trigger_mode": "always_last"}
+PRIVATE = parts.PRIVATE | {"trigger_mode": "always_last"}
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def rezoom(
     try:
         where = None if channels is None else region(*channels, picture.width)
     except InputError as wrong:
-        return {panel.said: f"<p class='gl-problem' role='alert'>{wrong}</p>"}
+        return {panel.said: parts.problem(str(wrong))}
     if where is not None and MATRICES.get(picture.matrix) is None:
         return {panel.said: _note(GONE)}
     return draw_maps(panel, picture, where)

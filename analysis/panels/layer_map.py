@@ -173,9 +173,8 @@ ALSO = {"map": show_ranges}
 def wire(panel: LayerMap, live: Any) -> None:
     """Wire the map, its forms, and what the other controls tell it."""
     side, handlers = live.layout.controls, live.forms
-    private = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
     # Not always_last: what is put off, gradio sends out as the whole event again; two listeners never come to rest.
-    each = private | {"trigger_mode": "multiple"}
+    each = parts.PRIVATE | {"trigger_mode": "multiple"}
     forms = [panel.first, panel.last, panel.remove, panel.problem]
     panel.map.pick(handlers.from_map, [panel.map], [*forms, side.criterion], **each)
     gr.on([panel.first.input, panel.last.input], handlers.from_numbers, [panel.first, panel.last, panel.map],
@@ -185,8 +184,8 @@ def wire(panel: LayerMap, live: Any) -> None:
                         [panel.map, panel.first, panel.last, panel.problem, side.criterion], js=BY_A_PERSON, **each)
     for control, key in ((side.criterion, "criterion"), (side.count, "count")):
         for event, tells in ((control.change, f"{key}: name"), (control.input, f"{key}: name, follow: true")):
-            event(None, [control, panel.map], [panel.map], js=TOLD.format(tells), **private)
-    side.run.click(None, [side.criterion, panel.map], [panel.map], js=TOLD.format("asked: true"), **private)
+            event(None, [control, panel.map], [panel.map], js=TOLD.format(tells), **parts.PRIVATE)
+    side.run.click(None, [side.criterion, panel.map], [panel.map], js=TOLD.format("asked: true"), **parts.PRIVATE)
 
 
 def _chips(at_hand: bool) -> Iterator[str]:
@@ -214,7 +213,7 @@ def _try(panel: LayerMap, text: str, now: dict[str, Any], forms: Any, first: int
     try:
         removed = RemovedBlocks.parse(text, now["blocks"])
     except InputError as error:
-        return {panel.problem: f"<p class='gl-problem' role='alert'>{escape(str(error))}</p>"}
+        return {panel.problem: parts.problem(str(error))}
     if inclusive(removed) == now["gaps"]:
         return {panel.problem: ""}
     active = next((at for at, gap in enumerate(removed.gaps) if first in gap), 0)

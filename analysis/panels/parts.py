@@ -10,6 +10,8 @@ import plotly.graph_objects as go
 from gradio.components.plot import PlotData
 
 LATEX = [{"left": "$", "right": "$", "display": False}]
+PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+"""Options of a listener that answers at once and is no public endpoint."""
 CONFIG = {"displayModeBar": False, "displaylogo": False, "scrollZoom": False}
 
 
@@ -26,6 +28,11 @@ def formula(text: str) -> gr.Markdown:
 def invitation(said: str, height: int) -> str:
     """Return the empty state of a panel: what to click to see something here, in the space it will take."""
     return f"<div class='gl-empty' style='min-height:{height}px'>{escape(said)}</div>"
+
+
+def problem(said: str) -> str:
+    """Return a sentence on what is wrong, as an alert beside the thing."""
+    return f"<p class='gl-problem' role='alert'>{escape(said)}</p>"
 
 
 def picture(name: str, said: str, height: int) -> gr.Plot:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from analysis.panels.parts import PRIVATE
 from analysis.settings import DEFAULT
 
 PROMPTS = Path(__file__).parents[2] / "assets" / "prompts.json"
@@ -49,8 +50,7 @@ def build() -> PromptControls:
                         elem_id="gl-prompt")
     chat = gr.Checkbox(DEFAULT.chat, label="Chat template", info=HINT_CHAT, interactive=True, elem_id="gl-chat")
     spoken = json.dumps([each.text for each in presets() if each.chat])
-    quiet = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
-    preset.input(None, [preset], [prompt, chat], js=f"(text) => [text, {spoken}.includes(text)]", **quiet)
+    preset.input(None, [preset], [prompt, chat], js=f"(text) => [text, {spoken}.includes(text)]", **PRIVATE)
     # A prompt that somebody types is no example any more.
-    prompt.input(None, None, [preset], js="() => null", **quiet)
+    prompt.input(None, None, [preset], js="() => null", **PRIVATE)
     return PromptControls(preset, prompt, chat)

@@ -13,6 +13,7 @@ import gradio as gr
 from analysis.names import label_in, method_label
 from analysis.numbers import MISSING, three
 from analysis.panels import parts
+from analysis.portable import without_folders
 from analysis.record import Record
 from analysis.session import Session
 
@@ -77,8 +78,9 @@ def _row(number: int, session: Session, base: tuple[str, float, float] | None) -
     sign = "" if delta is None or pinned else f"{'+' if delta >= 0 else '−'}{three(abs(delta))}"
     removed = str(run.removed).replace("-", "–").replace(",", ", ") or "nothing"
     by = "" if run.choice is None else f" by {label_in('ghosted.criteria', run.choice.criterion)}"
+    named = without_folders(run.experiment)
     cells = [
-        _file_name(run.experiment.model), _file_name(run.experiment.text), removed + by,
+        named.model, named.text, removed + by,
         method_label(best[0]) if best else MISSING, three(best[1] if best else None),
         three(best[2] if best else None), "pinned" if pinned else sign,
     ]
@@ -101,8 +103,3 @@ def _least(record: Record) -> tuple[str, float, float] | None:
     text = next(iter(record.run.dense_perplexity), None)
     scored = [(m.method, m.perplexity[text], m.damage[text]) for m in record.run.methods if text in m.damage]
     return min(scored, key=lambda each: each[2], default=None)
-
-
-def _file_name(text: str) -> str:
-    """A path by its last part, so that no folder of the server is shown; anything else as it is."""
-    return Path(text).name if text.startswith((".", "~", "/", "\\")) else text

@@ -17,6 +17,7 @@ from analysis import code
 from analysis.export import csv, report
 from analysis.export import json as as_json
 from analysis.link import Flags, address_of, query_of
+from analysis.panels import parts
 from analysis.record import Record
 from analysis.settings import DEFAULT
 from ghosted.experiment import Experiment
@@ -56,7 +57,7 @@ class SharePanel:
 def build() -> SharePanel:
     """Place the panel."""
     with gr.Column(elem_classes="gl-panel", elem_id="gl-panel-share"):
-        gr.HTML(f"<h2 class='gl-h'>Keep it, pass it on</h2><p class='gl-read'>{READING}</p>")
+        parts.heading("Keep it, pass it on", READING)
         with gr.Row(elem_classes="gl-sharing"):
             link = _link()
             buttons = [_button(f"Export {said}", name)
@@ -152,11 +153,6 @@ def show(panel: SharePanel, record: Record) -> dict[Any, Any]:
     said = f"Exports hold the run shown: {run.model_label}, {run.removed.describe(run.blocks)} ({record.source})."
     shown: dict[Any, Any] = {panel.shown: _note(said, blocks=str(run.removed))}
     return shown | {getattr(panel, name): gr.Button(interactive=True) for name in FORMATS}
-
-
-def problem(said: str) -> str:
-    """Return a sentence on what could not be exported or imported."""
-    return f"<p class='gl-problem' role='alert'>{escape(said)}</p>"
 
 
 def _note(said: str, blocks: str = "") -> str:

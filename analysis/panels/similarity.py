@@ -14,7 +14,7 @@ from analysis.panels import parts
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Similarity
 
-NAME, PART = "similarity", "similarity"
+PART = "similarity"
 READING = (
     "The mean cosine between any two states, coloured by angle. What a block changes: low points are blocks, or runs "
     "of blocks, that barely turn the state, and the shaded ones are removed. A sink is a position whose state is so "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -150,3 +152,10 @@ class MethodResult:
     error_by_rank: list[float] | None = None
     distill: Distilled | None = None
     not_defined: str | None = None
+
+    def describe(self, fits: Sequence[Any]) -> None:
+        """Take over what the fits of all gaps (:class:`ghosted.operators.Fitted`) say of themselves."""
+        self.added_parameters = sum(fit.added_parameters for fit in fits)
+        if fits:
+            for name in ("rank", "dof", "ridge", "condition", "note", "error_by_rank"):
+                setattr(self, name, getattr(fits[0], name))
