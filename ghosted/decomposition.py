@@ -10,6 +10,7 @@ share is that of the orthogonal projection.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +19,11 @@ from torch import Tensor
 
 from ghosted.hadamard import rotation
 from ghosted.removed import gap_name
-from ghosted.results import Decomposition
+from ghosted.results import Decomposition, operator_key
 
 if TYPE_CHECKING:
     from ghosted.calibration.statistics import GapStatistics
+    from ghosted.operators import Fitted
 
 WIDEST_DOUBLE = 2048
 """Above this width spectra are computed in float32: the eigenvalues of a 4,096 matrix take minutes in float64."""
@@ -78,6 +80,21 @@ def _spectra(M: Tensor, W: Tensor, A: Tensor, symmetric: bool) -> list[Tensor]:
         singular = (stretches - 1).abs().sort(descending=True).values
         return [stretches.to(torch.complex128), stretches, stretches[:0], singular]
     return [torch.linalg.eigvals(W), stretches, _rotations(A), torch.linalg.svdvals(M)]
+
+
+def linear_operators(
+    fitted: Mapping[str, Sequence[Fitted]], gaps: Sequence[range]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield key (:func:`~ghosted.results.operator_key`), method and gap's number of every operator that is linear in x.
+
+    Args:
+        fitted: by method, one fit per gap, or none.
+        gaps: in the order of the fits.
+    """
+    for number, gap in enumerate(gaps):
+        for method, fits in fitted.items():
+            if fits and fits[number].feature == "state" and fits[number].M is not None:
+                yield operator_key(method, gap_name(gap), number == 0), method, number
 
 
 def contained(M: Tensor) -> tuple[dict[str, float], bool]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ghosted import operators
 from ghosted.calibration.kept import RECENT_BYTES, KeptStates
 from ghosted.calibration.statistics import MOMENTS
-from ghosted.decomposition import decompose
+from ghosted.decomposition import decompose, linear_operators
 from ghosted.errors import NotDefined, TextError
 from ghosted.operators import Fitted, Settings
 from ghosted.pruned import OF_THE_BRANCH
@@ -115,11 +115,11 @@ class Preview:
         for name in methods:
             _describe(run.method(name), fits.get(name))
         with run.timed("decomposition"):
-            for name, several in fits.items():
-                if several and several[0].feature == "state" and several[0].M is not None:
-                    if cancel is not None:
-                        cancel.check()
-                    run.decompositions[name] = decompose(several[0].M, name, removed.gaps[0], spectra=spectra)
+            for key, name, number in linear_operators(fits, removed.gaps):
+                if cancel is not None:
+                    cancel.check()
+                M = fits[name][number].M
+                run.decompositions[key] = decompose(M, name, removed.gaps[number], spectra=spectra)
         return run
 
     def _answers(

@@ -15,7 +15,7 @@ from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.registry import listing
 from ghosted.removed import RemovedBlocks, gap_name
-from ghosted.results import PARTS, MethodResult, Protocol, Run, Update, operator_key
+from ghosted.results import PARTS, MethodResult, Protocol, Run, Update
 from ghosted.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -235,17 +235,15 @@ class _Pipeline:
         return (yield from profiler.fits_on_less(ridge, whole=result.distill is not None, cancel=self.cancel))
 
     def _decompose(self, calibration: Calibration) -> Steps[None]:
-        from ghosted.decomposition import decompose
+        from ghosted.decomposition import decompose, linear_operators
 
         gaps = self.run.removed.gaps
-        linear = [(number, name, fits[number]) for number in range(len(gaps)) for name, fits in self.fitted.items()
-                  if fits[number].feature == "state" and fits[number].M is not None]
+        linear = list(linear_operators(self.fitted, gaps))
         stage = Stage("decomposing", len(linear), self.cancel)
         with self.run.timed("decomposition"):
-            for number, name, fitted in linear:
-                key = operator_key(name, gap_name(gaps[number]), number == 0)
+            for key, name, number in linear:
                 errors = self._errors_by_rank(calibration, number, name)
-                self.run.decompositions[key] = decompose(fitted.M, name, gaps[number], errors)
+                self.run.decompositions[key] = decompose(self.fitted[name][number].M, name, gaps[number], errors)
                 yield stage.step()
 
     def _errors_by_rank(self, calibration: Calibration, number: int, name: str) -> list[float] | None:
