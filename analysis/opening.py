@@ -57,14 +57,16 @@ class Opening:
         return shown | {layout.bus: self.marks(session, experiment, job is not None)}
 
     def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
-        """Draw the pictures of the panels that have come near the window; figures far below wait until then."""
+        """Draw the pictures of the panels that have come near the window, and set their pickers; the others wait."""
         visitor, near = request.session_hash, getattr(event, "panels", ())
         session = self.live.sessions.of(visitor)
         shown: dict[Any, Any] = {}
         for name in panels.PANELS:
             record = self.live.shown_by(name, visitor) if isinstance(near, list) and name in near else None
             shown |= self.live.show(record, session, only=[name]) if record is not None else {}
-        return {part: value for part, value in shown.items() if isinstance(part, gr.Plot)} or gr.skip()
+        late = {part: value for part, value in shown.items()
+                if isinstance(part, gr.Plot) or isinstance(value, gr.components.Component)}
+        return late or gr.skip()
 
     def _texts_of(self, record: Record, session: Session) -> dict[Any, Any]:
         """Return the updates of a whole record but its figures, which are asked for when their panel is near."""

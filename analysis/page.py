@@ -104,11 +104,11 @@ def _frame(name: str, **options: Any) -> gr.Column:
 
 
 def _fill(live: Live) -> None:
-    """Put the first record's texts and map into the page itself; its figures follow once the page is there."""
+    """Put the first record's texts, map and blocks into the page itself; the rest follows once the page is there."""
     if live.first is None:
         return
     for component, value in live.show(live.first, Session()).items():
-        if isinstance(component, (gr.HTML, gr.Markdown)) and isinstance(value, str):
+        if isinstance(value, (str, int)):
             component.value = value
 
 

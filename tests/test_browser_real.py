@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from browser import chromium, opened
-from pages import see
+from pages import see, write_range
 
 from ghosted.removed import RemovedBlocks
 
@@ -50,10 +50,7 @@ def wait_for(url, process):
 
 def test_a_whole_run_by_hand_on_the_real_model(app):
     with chromium() as browser, opened(browser, app, width=1440) as page:
-        field = page.locator("#gl-remove textarea, #gl-remove input")
-        field.click()
-        page.keyboard.type("13-17")
-        page.wait_for_selector("#gl-map svg[aria-label*='removes blocks 13–17 (5 of 30)']")
+        write_range(page, "13-17")
         assert "removes blocks 13–17 (5 of 30)" in whole_run(page)
 
 

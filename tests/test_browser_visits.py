@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import opened
 from fake_run import make_run
-from pages import served
+from pages import see, served
 
 from analysis.record import Record
 from analysis.settings import DEFAULT
@@ -48,6 +48,10 @@ def test_a_first_visit_shows_a_precomputed_run_and_a_side_by_side_needs_one_clic
         badge = "getComputedStyle(document.querySelector('#gl-panel-scores'), '::before').content"
         assert page.evaluate(badge) == '"precomputed"'
         assert "computed beforehand" in page.inner_text("#gl-status")
+        assert page.input_value("#gl-remove textarea, #gl-remove input") == "10,14-16,22"
+        assert page.get_by_label("First block").input_value() == page.get_by_label("Last block").input_value() == "10"
+        see(page, "operator-W")
+        page.wait_for_selector("#gl-operator input")
         page.click("#gl-run")
         settle(page)
         assert page.locator(".gl-column").count() == 6 and page.evaluate(badge) == "none"
