@@ -1,8 +1,10 @@
 // Marks the panels that show something else than what the controls say, comes back to a run after a reload, and asks for
 // the pictures of a panel when it comes near the window. props.value is JSON: {stale: {panel or "all": reason},
-// source: "live" | "precomputed" | ..., preview: [panel], resume: bool, drawn: {panel: number}}; where a panel's number
-// has changed, its pictures are of the past.
-let drawn = {}, waiting = [], soon = 0;
+// source: "live" | "precomputed" | ..., preview: [panel], resume: bool, drawn: {panel: number}, opening: bool}; where a
+// panel's number has changed, its pictures are of the past. While the answer that fills the controls is on its way they
+// take no input, which it would overwrite; should it fail, they open after PATIENCE.
+const PATIENCE = 5000;
+let drawn = {}, waiting = [], soon = 0, held = false;
 
 const panels = () => [...document.querySelectorAll("[id^='gl-panel-']")];
 const nameOf = (panel) => panel.id.slice("gl-panel-".length);
@@ -22,9 +24,17 @@ function ask() {
   soon = 0;
 }
 
+function hold(opening) {
+  held = opening;
+  const parts = document.querySelectorAll("#gl-side, #gl-panel-layer_map");
+  for (const part of parts) part.toggleAttribute("inert", opening);
+  if (opening && !parts.length) requestAnimationFrame(() => held && hold(true)); // the page is still being put together
+}
+
 function apply() {
   if (!props.value) return;
   const value = typeof props.value === "string" ? JSON.parse(props.value) : props.value;
+  hold(value.opening);
   document.getElementById("gl-main")?.setAttribute("data-source", value.source);
   for (const panel of panels()) {
     const name = nameOf(panel);
@@ -43,4 +53,5 @@ function apply() {
 }
 
 apply();
+setTimeout(hold, PATIENCE, false);
 watch("value", apply);

@@ -16,13 +16,13 @@ ASSETS = Path(__file__).parents[2] / "assets"
 
 def build(source: str = "") -> gr.HTML:
     """Place the component: ``resume`` fires where a run is to be come back to, ``near`` when panels come into sight."""
-    return gr.HTML(value({}, source=source), html_template="<span hidden></span>", elem_id="gl-bus",
+    return gr.HTML(value({}, source=source, opening=True), html_template="<span hidden></span>", elem_id="gl-bus",
                    js_on_load=(ASSETS / "bus.js").read_text("utf-8"), apply_default_css=False)
 
 
 def value(
     stale: dict[str, str], source: str = "live", preview: Collection[str] = (), resume: bool = False,
-    drawn: Mapping[str, int] | None = None,
+    drawn: Mapping[str, int] | None = None, opening: bool = False,
 ) -> str:
     """Return what the script reads.
 
@@ -32,6 +32,8 @@ def value(
         preview: the panels that show another range from states at hand.
         resume: whether to come back to a run.
         drawn: a number by panel; where it has changed, the script asks for the panel's pictures once it is near.
+        opening: whether the answer that fills the controls is still to come; until then they take no input, for it
+            would overwrite what somebody types.
     """
     return json.dumps({"stale": stale, "source": source, "preview": list(preview), "resume": resume,
-                       "drawn": dict(drawn or {})})
+                       "drawn": dict(drawn or {}), "opening": opening})
