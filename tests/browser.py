@@ -33,7 +33,10 @@ def chromium():
 @contextmanager
 def opened(browser, url, width=1280, height=900, ready="#gl-map .gl-map-block"):
     """Yield a page whose ``faults`` lists foreign requests, console errors, uncaught exceptions and dialogs."""
-    page = browser.new_page(viewport={"width": width, "height": height})
+    # One context for all: each page of its own would load and compile gradio's scripts anew.
+    context = browser.contexts[0] if browser.contexts else browser.new_context()
+    page = context.new_page()
+    page.set_viewport_size({"width": width, "height": height})
     page.faults = []
     page.on("request", lambda request: _foreign(page, request.url))
     page.on("console", lambda message: message.type == "error" and page.faults.append(message.text))
