@@ -168,11 +168,14 @@ class _Scoring:
                     self.run.warnings.append(f"{evidence.method}: {said}")
 
     def speed(self) -> Steps[None]:
-        from ghosted.scores.speed import speed
+        from ghosted.scores.speed import Added, speed
 
         with self.run.timed("speed"):
             models = {evidence.method: model for evidence, model in self.models()}
-            added = {found.method: found.added_parameters for found in self.run.methods}
+            added = {
+                name: Added(self.run.method(name).added_parameters, sum(4 * r.M.numel() for r in repairs))
+                for name in self.pipeline.fitted for repairs in (self.pipeline.repairs(name),)
+            }
             self.result.speed = yield from speed(models, self.loaded, added, self.cancel)
             for evidence in (self.result.dense, *self.result.methods):
                 evidence.speed = self.result.speed["models"].get(evidence.method)

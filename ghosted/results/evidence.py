@@ -108,7 +108,7 @@ class Evidence:
             "retained": self.retained(dense),
         }
         if self.probe is not None:
-            result["probe"] = self.probe.to_json()
+            result["probe"] = self.probe.to_json(dense.probe)
         return result | ({"speed": self.speed} if self.speed else {})
 
 
