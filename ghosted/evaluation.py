@@ -76,13 +76,15 @@ def evaluate(
     plan, workspace = plan or Plan(), workspace or Workspace()
     pipeline = Pipeline(experiment, workspace, cancel)
     with workspace.lock:
-        tasks = None
-        if plan.tasks:
+        which = ("read tasks", plan.tasks, plan.include_path, plan.limit)
+        tasks = workspace.kept.get(which)
+        if plan.tasks and tasks is None:
             from ghosted.scores.tasks import Tasks
 
             # Names and the network are looked at before anything is computed.
             tasks = yield from Tasks.found(plan.tasks, plan.include_path, plan.limit, cancel)
         yield from pipeline.fit(("boundary",))
+        workspace.kept[which] = tasks
         scoring = _Scoring(pipeline, plan, workspace, cancel)
         yield from scoring.texts()
         if tasks is not None:
@@ -99,7 +101,7 @@ class _Scoring:
 
     def __init__(self, pipeline: Pipeline, plan: Plan, workspace: Workspace, cancel: CancelFlag | None) -> None:
         self.pipeline, self.plan, self.cancel = pipeline, plan, cancel
-        self.loaded, self.run = workspace.loaded, pipeline.run
+        self.loaded, self.run, self.kept = workspace.loaded, pipeline.run, workspace.kept
         self.result = Evaluation(self.run)
         for found in self.run.methods:
             self.result.methods.append(Evidence(found.method, not_defined=found.not_defined))
@@ -153,8 +155,14 @@ class _Scoring:
     def tasks(self, tasks) -> Steps[None]:
         with self.run.timed("tasks"):
             for evidence, model in self.models():
-                found = yield from tasks.score(model, self.loaded.tokenizer, evidence.method, self.cancel)
-                evidence.tasks = found
+                # The original's scores serve every further experiment with it.
+                key = ("tasks", tuple(tasks.labels), tasks.limit, self.plan.include_path)
+                if evidence is self.result.dense and key in self.kept:
+                    evidence.tasks = self.kept[key]
+                    continue
+                evidence.tasks = yield from tasks.score(model, self.loaded.tokenizer, evidence.method, self.cancel)
+                if evidence is self.result.dense:
+                    self.kept[key] = evidence.tasks
             self.result.about_tasks = tasks.about()
 
     def probe(self) -> Steps[None]:

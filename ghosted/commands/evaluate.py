@@ -9,6 +9,7 @@ from typing import Any
 from ghosted import flags
 from ghosted.evaluation import Plan, evaluate
 from ghosted.progress import drain
+from ghosted.results.evidence import protocol_sentence
 
 HELP = "score repairs as the papers do: perplexity on whole texts, zero-shot tasks, speed, a behaviour probe"
 ORDER = 35
@@ -70,7 +71,8 @@ def table(payload: dict[str, Any]) -> str:
             lines.append(f"{row['method']:<18}not defined: {row['not_defined']}")
             continue
         lines.append(f"{row['method']:<18}" + "".join(f"{cell:>16}" for cell in _cells(row, list(texts), tasks)))
-    lines += ["", *(_protocol(i, p, len(texts) > 1) for i, p in enumerate(texts.values(), 1))]
+    heads = [f"text {i}: " if len(texts) > 1 else "" for i in range(1, len(texts) + 1)]
+    lines += ["", *(head + protocol_sentence(p) for head, p in zip(heads, texts.values(), strict=True))]
     if tasks:
         about = payload["protocol"]["tasks"]
         limit = f"first {about['limit']} items of each" if about["limit"] else "all items"
@@ -97,15 +99,6 @@ def _cells(row: dict[str, Any], texts: list[str], tasks: list[str]) -> list[str]
 def number(value: float | None) -> str:
     """Return a number in three significant digits, or a dash."""
     return "–" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.4g}"
-
-
-def _protocol(i: int, p: dict[str, Any], several: bool) -> str:
-    head = f"text {i}: " if several else ""
-    return (
-        f"{head}perplexity on {p['text']}: {p['windows']} windows of {p['window']}, stride {p['stride']}, "
-        f"{p['tokens_scored']:,} tokens scored, {'BOS' if p['bos'] else 'no BOS'}, {p['dtype']}"
-        f"{', same source as the calibration text' if p['same_source'] else ''}"
-    )
 
 
 def _speed(speed: dict[str, Any]) -> list[str]:

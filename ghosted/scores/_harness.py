@@ -1,7 +1,8 @@
 """The part that imports the evaluation harness (``lm_eval``, EleutherAI); :mod:`ghosted.scores.tasks` asks for it.
 
 The harness prints and draws bars; here it is silent. Its batches are cut by their logits' size, for on a CPU nothing
-fails when there are too many of them: the machine just stops.
+fails when there are too many of them: the machine just stops. Log-likelihoods are taken in float32, whatever the
+model's dtype: bfloat16 has three digits, and answers of one item are often nearer than that.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class InMemory(HFLM):
 
     def __init__(self, model: Any, tokenizer: Any, tick: Callable[[int, int], None]) -> None:
         super().__init__(pretrained=model, tokenizer=copy.deepcopy(tokenizer), batch_size="auto",
-                         max_batch_size=MOST_ROWS)  # fmt: skip
+                         max_batch_size=MOST_ROWS, softmax_dtype="float32")  # fmt: skip
         self._tick, self._done, self._total = tick, 0, 1
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
@@ -58,7 +59,7 @@ class InMemory(HFLM):
         _, context, continuation = n_reordered_requests[pos]
         length = min(len(context) + len(continuation), self.max_length)
         logits = length * self.config.vocab_size * next(self.model.parameters()).element_size()
-        return max(1, min(MOST_ROWS, 2 * LOGIT_BYTES // logits))
+        return max(1, min(MOST_ROWS, LOGIT_BYTES // logits))
 
     def _model_call(self, inps: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
         self._tick(self._done, self._total)

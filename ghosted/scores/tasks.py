@@ -87,7 +87,7 @@ class Tasks:
 
     def about(self) -> dict[str, Any]:
         """Return the protocol as plain data."""
-        return {"harness": HARNESS, "limit": self.limit, "shots": 0, "average": "mean of acc",
+        return {"harness": HARNESS, "limit": self.limit, "shots": 0, "softmax": "float32", "average": "mean of acc",
                 "names": {label: task for task, label in self.labels.items()}}  # fmt: skip
 
     def score(
