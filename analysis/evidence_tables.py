@@ -64,7 +64,7 @@ def _probe(models: Sequence[Evidence], dense: Evidence) -> str:
         cells = [percent(m.probe.accuracy), *(percent(m.probe.kinds[k]) for k in kinds), percent(m.probe.repetition)]
         rows.append((m.method, cells))
         if m is not dense and (said := m.probe.verdict(dense.probe)):
-            broken.append(_note(f"{method_label(m.method)}: {said}", "gl-warning"))
+            broken.append(_note(f"{method_label(m.method)}: {said}", "gl-problem"))
     guess = percent(dense.probe.chance)
     said = f"{dense.probe.n} short questions of our own, by likelihood; a guess is right in {guess}."
     return _table("Behaviour probe", heads, rows) + _note(said) + "".join(broken)

@@ -59,7 +59,7 @@ def build() -> EvidencePanel:
                           interactive=True)
     with gr.Row(elem_classes="gl-buttons"):
         measure = gr.Button("Measure", elem_id="gl-measure", min_width=120, scale=0)
-        stop = gr.Button("Stop measuring", interactive=False, elem_id="gl-measure-stop", min_width=120, scale=0)
+        stop = gr.Button("Stop measuring", interactive=False, elem_id="gl-measure-stop", min_width=160, scale=0)
     said = gr.HTML(line(READY), elem_id="gl-measuring")
     results = gr.HTML(elem_id="gl-evidence")
     plots = {}
