@@ -14,7 +14,7 @@ from analysis import measuring
 from analysis.measuring import Asked, Measured
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
-from ghosted.results import Run
+from ghosted.results import PARTS, Run
 
 
 def model_choices() -> list[tuple[str, str]]:
@@ -43,11 +43,11 @@ def describe(model: str) -> Any:
     return models.describe(model)
 
 
-def run(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
-    """Run an experiment in the process's one workspace, which keeps the one loaded model."""
+def run(experiment: Experiment, cancel: CancelFlag | None = None, parts: tuple[str, ...] = PARTS) -> Steps[Run]:
+    """Run an experiment, or parts of it, in the process's one workspace, which keeps the one loaded model."""
     from ghosted.run import run as run_in
 
-    return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel))
+    return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel, parts=parts))
 
 
 def measure(asked: Asked, cancel: CancelFlag | None = None) -> Steps[Measured]:

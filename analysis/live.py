@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from analysis import library, panels
+from analysis.endpoints import Only
 from analysis.finished import Finished
 from analysis.measuring import Asked, measurer
 from analysis.panels import bus, controls, generations, share, status
@@ -21,7 +22,7 @@ from analysis.settings import FIELDS, experiment_from, refuse_paths
 from analysis.stale import pending_panels
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
-from ghosted.results import Run, Update
+from ghosted.results import Update
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,15 @@ class Live:
     ) -> None:
         self.first = first
         self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
-        # One runner for both: they share the model, and so they wait for each other.
-        self.runner = Runner(
-            lambda asked, cancel: (measure if isinstance(asked, Asked) else run)(asked, cancel=cancel),
-            on_end=self._remember,
-        )
+        # One runner for all: they share the model, and so they wait for each other.
+        def work(asked: Experiment | Asked | Only, cancel: Any) -> Any:
+            if isinstance(asked, Asked):
+                return measure(asked, cancel=cancel)
+            if isinstance(asked, Only):
+                return run(asked.experiment, cancel=cancel, parts=asked.parts)
+            return run(asked, cancel=cancel)
+
+        self.runner = Runner(work, on_end=self._remember)
         self._describe, self._local_paths = describe, local_paths
 
     def record(self, request: gr.Request) -> Record | None:
@@ -116,7 +121,7 @@ class Live:
                 return gr.skip()
             return await asyncio.to_thread(self._drawn, update, visitor) | self._pending(job, visitor)
 
-        draw.__name__ = part
+        draw.__name__ = f"draw_{part}"
         return draw
 
     async def finish(self, request: gr.Request) -> dict[Any, Any]:
@@ -201,7 +206,7 @@ class Live:
         return {self.layout.bus: bus.value(pending_panels(job.parts, session.before), drawn=session.drawn)}
 
     def _remember(self, job: Job, ended: Ended) -> None:
-        if isinstance(ended.run, Run):
+        if isinstance(job.experiment, Experiment) and ended.run is not None:
             self.finished.put(job.experiment, Record.of(ended.run))
 
 

@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from analysis import library, panels, precomputed
+from analysis.endpoints import Endpoints
 from analysis.forms import Forms
 from analysis.live import Layout, Live
 from analysis.opening import Opening
@@ -64,6 +65,7 @@ def build_page(
         for name, panel in layout.panels.items():
             if hasattr(panels.module(name), "wire"):
                 panels.module(name).wire(panel, live)
+        Endpoints(live).place()
     _fill(live)
     page.queue(max_size=64, default_concurrency_limit=40)
     return page

@@ -17,6 +17,7 @@ from ghosted.hadamard import rotation
 from ghosted.progress import Note, Stage
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import (
+    PARTS,
     BoundaryProfile,
     Candidate,
     Choice,
@@ -165,7 +166,7 @@ def make_run(pace: float = 0.02, steps: int = 20, pieces: list[str] | None = Non
              fail: Exception | None = None, fails: tuple[str, int] | None = None):
     """Return a run function; ``pace`` is the seconds of one step, ``fail`` is raised half-way, ``fails`` as below."""
 
-    def run(experiment, workspace=None, cancel=None):
+    def run(experiment, workspace=None, cancel=None, parts=PARTS):
         found = Run(experiment, "SmolLM2-135M-Instruct (4-bit GGUF, dequantised)", blocks, WIDTH, "bfloat16")
         choice = None if experiment.criterion == "manual" else CHOICES[experiment.criterion]
         for stage, part in (("loading", None), ("calibrating", "similarity"), ("solving", "boundary"),

@@ -81,10 +81,12 @@ def test_a_refused_run_leaves_the_page_alone(page):
     assert whole_run(page, "nobody", methods=[]).keys() == {live(page).layout.status.line}
 
 
-def test_no_endpoint_is_public(page):
-    assert page.get_api_info()["named_endpoints"] == {}
+def test_exactly_the_declared_endpoints_are_public(page):
+    declared = {"/choose", "/compare", "/generate", "/similarity", "/decompose"}
+    assert page.get_api_info()["named_endpoints"].keys() == declared
     assert page.get_api_info()["unnamed_endpoints"] == {}
-    assert all(fn.api_visibility == "private" for fn in page.fns.values())
+    public = [fn.api_name for fn in page.fns.values() if fn.api_visibility != "private"]
+    assert {f"/{name}" for name in public} == declared and len(public) == len(declared)
 
 
 def test_analytics_are_off_and_fonts_are_the_systems(page):

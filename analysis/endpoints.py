@@ -1,0 +1,143 @@
+"""What can be asked of the page by HTTP? Exactly these functions, with names, types and docs; each is one job in line.
+
+A call waits behind the runs of the page and shares the result of an equal one. An error is the sentence that the page
+would show.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from ghosted.errors import GhostedError, InputError
+from ghosted.experiment import Experiment
+from ghosted.flags import names
+from ghosted.results import Run
+from ghosted.run import compare_json
+
+LONGEST_SPECTRUM = 4096
+"""Numbers of each spectrum in an answer at most."""
+
+
+@dataclass(frozen=True)
+class Only:
+    """A run of some parts only (:data:`ghosted.results.PARTS`), equal to every other of the same kind."""
+
+    experiment: Experiment
+    parts: tuple[str, ...]
+
+
+class Endpoints:
+    """The functions, bound to the page's live part."""
+
+    def __init__(self, live: Any) -> None:
+        self._live = live
+
+    def place(self) -> None:
+        """Add every endpoint to the page that is being built."""
+        for endpoint in (self.choose, self.compare, self.generate, self.similarity, self.decompose):
+            gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=40)
+
+    async def choose(
+        self, criterion: str = "cosine", count: int = 5, model: str = "smollm2-135m", text: str = "python-docs",
+        tokens: int = 16384, window: int = 512,
+    ) -> dict:
+        """Let a criterion choose the blocks to remove: the choice, its runner-up, and all candidates with scores."""
+        if criterion == "manual":
+            raise gr.Error("The criterion manual chooses nothing; take cosine.", print_exception=False)
+        run = await self._run((), model=model, text=text, tokens=tokens, window=window, criterion=criterion,
+                              count=count, methods="none")
+        return run.choice.to_json()
+
+    async def compare(
+        self, remove: str = "", criterion: str = "manual", count: int = 0,
+        methods: str = "none,linearpatch,replaceme,ghosted", model: str = "smollm2-135m", text: str = "python-docs",
+        tokens: int = 16384, window: int = 512, windows: int = 8, ridge: str = "1e-6",
+    ) -> dict:
+        """Compare repairs of the same gap: boundary error, perplexity, damage, downstream error, protocol."""
+        run = await self._run(("boundary", "scores"), model=model, text=text, tokens=tokens, window=window,
+                              remove=remove, criterion=criterion, count=count, methods=methods, windows=windows,
+                              ridge=ridge)
+        return compare_json(run)
+
+    async def generate(
+        self, prompt: str, remove: str = "", criterion: str = "manual", count: int = 0,
+        methods: str = "none,ghosted", model: str = "smollm2-135m", text: str = "python-docs", tokens: int = 16384,
+        max_new_tokens: int = 64, temperature: float = 0.0, seed: int = 0,
+    ) -> dict:
+        """Continue a prompt with the original, the pruned and the repaired models, side by side."""
+        if not prompt.strip():
+            raise gr.Error("Give the text to continue.", print_exception=False)
+        run = await self._run(("columns",), model=model, text=text, tokens=tokens, remove=remove, criterion=criterion,
+                              count=count, methods=methods, prompt=prompt, max_new_tokens=max_new_tokens,
+                              temperature=temperature, seed=seed)
+        return {"columns": [column.to_json() for column in run.columns], "warnings": run.warnings}
+
+    async def similarity(
+        self, model: str = "smollm2-135m", text: str = "python-docs", tokens: int = 16384, window: int = 512
+    ) -> dict:
+        """Return the mean per-token cosine of all pairs of states, and each block's influence."""
+        run = await self._run((), model=model, text=text, tokens=tokens, window=window, methods="none")
+        found = run.similarity
+        return {"cosine": found.cosine.round(6).tolist(), "block_influence": found.block_influence.round(6).tolist(),
+                "tokens": found.tokens}
+
+    async def decompose(
+        self, remove: str, methods: str = "ghosted", model: str = "smollm2-135m", text: str = "python-docs",
+        tokens: int = 16384, window: int = 512, ridge: str = "1e-6",
+    ) -> dict:
+        """Decompose each method's operator W = S + A: shares, spectra, and what smaller families contain of it."""
+        run = await self._run(("decomposition",), model=model, text=text, tokens=tokens, window=window, remove=remove,
+                              methods=methods, ridge=ridge)
+        return {"operators": {name: _operator(each) for name, each in run.decompositions.items()},
+                "warnings": run.warnings}
+
+    async def _run(self, parts: tuple[str, ...], **settings: Any) -> Run:
+        live, visitor = self._live, f"api {uuid.uuid4()}"
+        try:
+            experiment = _experiment(settings)
+            live.allow(experiment, "")
+            job = live.runner.submit(visitor, Only(experiment, parts))
+        except GhostedError as error:
+            raise gr.Error(str(error), print_exception=False) from error
+        try:
+            ended = await live.runner.end(job, visitor)
+        finally:  # a client that has hung up must not leave its job behind
+            live.runner.forget(visitor)
+        if ended.run is None:
+            raise gr.Error(ended.said, print_exception=False)
+        return ended.run
+
+
+def _experiment(settings: dict[str, Any]) -> Experiment:
+    """Build the experiment from plain values.
+
+    Raises:
+        InputError: a value that makes no sense.
+    """
+    given = dict(settings) | {"methods": tuple(names(settings["methods"]))}
+    if not given["methods"]:
+        raise InputError("Name at least one method, such as ghosted.")
+    if given.get("remove") and given.get("criterion", "manual") != "manual":
+        raise InputError("Give either remove or a criterion with a count, not both.")
+    if "ridge" in given and given["ridge"] != "auto":
+        try:
+            given["ridge"] = float(given["ridge"])
+        except ValueError:
+            raise InputError(f"ridge must be auto or a number such as 1e-6, not {given['ridge'][:40]!r}.") from None
+    return Experiment(**given)
+
+
+def _operator(found: Any) -> dict[str, Any]:
+    plane = found.eigenvalues[:LONGEST_SPECTRUM]
+    return {
+        "gap": found.gap, "share_antisymmetric": found.share_antisymmetric,
+        "share_antisymmetric_M": found.share_antisymmetric_M, "contained": found.contained,
+        "eigenvalues": [[float(z.real), float(z.imag)] for z in plane],
+        "eigenvalues_symmetric": found.eigenvalues_symmetric[:LONGEST_SPECTRUM].tolist(),
+        "rotations": found.rotations[:LONGEST_SPECTRUM].tolist(),
+        "singular_values": found.singular_values[:LONGEST_SPECTRUM].tolist(), "precision": found.precision,
+    }
