@@ -2,8 +2,9 @@
 
 Three steps, each on fewer candidates and closer to the truth:
 
-1. The recoverability map gives, for every length up to ``count``, the six ranges of the smallest product of what is
-   lost and what is left (medians over held-out tokens; see :mod:`ghosted.criteria.recoverability`).
+1. The recoverability map gives, for every length up to ``count``, the ranges of the smallest product of what is lost
+   and what is left (medians over held-out tokens; see :mod:`ghosted.criteria.recoverability`): six, and more of the
+   short ones, which sets are put together from.
 2. Each of these is repaired with ``ghosted-weighted``; its damage is the rise of the mean next-token loss on 2,048
    held-out tokens and as many that the model wrote itself: what is judged on the calibration's kind of text alone can
    be much worse on any other. Sets of up to three ranges, never adjacent, that remove ``count`` blocks in all are
@@ -60,7 +61,7 @@ def cost(evidence: Evidence, count: int) -> Cost:
     """Return what runs through the model beside the kept states, at most, and the memory of the map or the scoring."""
     calibration, blocks = evidence.calibration, evidence.similarity.blocks
     mapped = by_range.cost(evidence, count)
-    ranges = sum(min(by_range.SHORTLIST, blocks - length + 1) for length in range(1, count + 1))
+    ranges = sum(min(_most(length), blocks - length + 1) for length in range(1, count + 1))
     passes, windows = 2 * (ranges + SETS + SINGLES), scored_windows(calibration, SCORED_TOKENS)
     scoring = removal_cost(calibration.loaded, passes, windows)
     fitted = SETS * (GAPS - 1) * FITTED_TOKENS if count > 1 else 0
@@ -84,7 +85,7 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     singles = [
         RemovedBlocks((range(start, start + length),))
         for length in range(1, count + 1)
-        for start in by_range.shortlist(ranges, length)
+        for start in by_range.shortlist(ranges, length, _most(length))
     ]
     yield from calibration.add_generated(GENERATED_TOKENS, evidence.seed, cancel)
     windows, scored = _scored(calibration)
@@ -93,6 +94,11 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     sets = likely_sets([removed.gaps[0] for removed in singles], damages, count)
     losses = yield from _losses(part, sets, scored, Stage("scoring sets of ranges", len(sets), cancel), evidence)
     return lowest_loss(NAME, sets, losses, windows, calibration.loaded.dtype)
+
+
+def _most(length: int) -> int:
+    """Return how many ranges of a length are candidates: 14 single blocks, two fewer each time, at least six."""
+    return max(by_range.SHORTLIST, 16 - 2 * length)
 
 
 def likely_sets(ranges: Sequence[range], damages: np.ndarray, count: int) -> list[RemovedBlocks]:

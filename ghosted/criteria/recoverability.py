@@ -82,11 +82,11 @@ def choose(evidence: Evidence, count: int) -> Steps[Choice]:
     return lowest_loss(NAME, removed, losses, windows, calibration.loaded.dtype)
 
 
-def shortlist(ranges: RecoverabilityMap, count: int) -> list[int]:
-    """Return the starts of the smallest error, before times after the repair, at most six, ascending."""
+def shortlist(ranges: RecoverabilityMap, count: int, most: int = SHORTLIST) -> list[int]:
+    """Return the starts of the smallest error, before times after the repair, at most ``most``, ascending."""
     of_count = np.flatnonzero(ranges.ends - ranges.starts + 1 == count)
     order = of_count[np.argsort((ranges.before * ranges.left)[of_count], kind="stable")]
-    return sorted(int(start) for start in ranges.starts[order[:SHORTLIST]])
+    return sorted(int(start) for start in ranges.starts[order[:most]])
 
 
 def _fit(calibration: Calibration, gaps: Sequence[range], evidence: Evidence) -> Steps[list[Repair]]:
