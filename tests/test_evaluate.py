@@ -181,3 +181,22 @@ def test_the_command_prints_a_table_and_refuses_nonsense(text, prose, monkeypatc
     for wrong in (["--stride", "900"], ["--windows", "0"], ["--limit", "0"]):
         assert main([*common, *wrong]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.model
+def test_a_longer_window_is_lower_and_another_protocol(smol, monkeypatch, tmp_path):
+    """CASE 20."""
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+    e = Experiment(remove="", methods=("none",), tokens=512, window=128)
+    found = [drain(evaluate(e, Plan(window=w, windows=4096 // w), Workspace(smol))) for w in (128, 512)]
+    (short, short_protocol), (long, long_protocol) = (
+        (next(iter(each.dense.texts.values())), next(iter(each.protocols.values()))) for each in found
+    )
+    assert long.perplexity < short.perplexity and long.bits_per_byte < short.bits_per_byte
+    assert (short_protocol.window, long_protocol.window) == (128, 512)
+    with pytest.raises(InputError, match="cannot be compared"):
+        same_protocol(short_protocol, long_protocol)
+    for each in found:
+        assert each.method("none").texts[next(iter(each.protocols))].perplexity - next(
+            iter(each.dense.texts.values())
+        ).perplexity == 0.0
