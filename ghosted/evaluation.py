@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
-from ghosted.progress import CancelFlag, Steps
+from ghosted.progress import CancelFlag, Note, Steps
 from ghosted.results import Protocol
 from ghosted.results.evidence import Evaluation, Evidence, TextScore
 from ghosted.run import Pipeline
@@ -20,6 +20,12 @@ from ghosted.workspace import Workspace
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from ghosted.scores.tasks import Tasks
+    from ghosted.texts import Windows
+
+LONG = 120.0
+"""Seconds; a text that takes longer is announced."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +139,14 @@ class _Scoring:
                     cancel=self.cancel,
                 )
                 windows = text.windows
+                yield from self._cost(windows)
                 dense, variants, same = yield from score(
                     self.loaded, run.removed, repairs, windows, self.cancel, fresh=text.fresh, downstream=False,
                     keep=True,
                 )
                 run.self_check = same if run.self_check is None else run.self_check and same
                 label = windows.text if windows.text not in self.result.protocols else name
+                self.result.scored[label] = text
                 self.result.protocols[label] = Protocol(
                     text=f"{windows.text}, tokens {windows.start:,} to {windows.stop:,}", sha256=windows.digest,
                     window=windows.window, stride=stride, windows=len(windows), tokens_scored=dense.tokens_scored,
@@ -152,7 +160,15 @@ class _Scoring:
                         run.warnings.append(f"The model repaired by {evidence.method} gives no finite perplexity on "
                                             f"{label}.")  # fmt: skip
 
-    def tasks(self, tasks) -> Steps[None]:
+    def _cost(self, windows: Windows) -> Steps[None]:
+        """Say beforehand what a long text takes."""
+        left = 1 - self.run.removed.count / self.loaded.blocks
+        seconds = self.loaded.facts.pass_seconds(windows.tokens, self.loaded.dtype)
+        if seconds is not None and (total := seconds * (1 + left * len(self.pipeline.fitted))) > LONG:
+            yield Note(f"Scoring {windows.tokens:,} tokens of {windows.text} takes about {total / 60:.0f} min here; "
+                       "a bound on its windows shortens it.")  # fmt: skip
+
+    def tasks(self, tasks: Tasks) -> Steps[None]:
         with self.run.timed("tasks"):
             for evidence, model in self.models():
                 # The original's scores serve every further experiment with it.

@@ -6,13 +6,16 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """Repositories by id, each a folder; ``asked`` lists the paths that were requested."""
+    """Repositories by id, each a folder; ``asked`` lists the paths that were requested.
+
+    Datasets are under ``datasets/owner/name``, and by branch, where they have several, ``datasets/owner/name@branch``.
+    """
 
     def __init__(self):
         self.folders: dict[str, Path] = {}
@@ -21,17 +24,60 @@ class Hub:
         self.delay = threading.Event()
         self.hang = False
 
-    def answer(self, path: str):
-        """Return (status, headers, body) for a path."""
+    def answer(self, path: str, body: bytes = b""):
+        """Return (status, headers, body) for a path, and what was posted to it."""
         self.asked.append(path)
         if self.hang:
             self.delay.wait(30)
+        if path.startswith("/api/datasets/"):
+            return self.dataset(unquote(path.removeprefix("/api/datasets/")), body)
+        if path.startswith("/datasets/"):
+            repo, _, rest = unquote(path.strip("/")).partition("/resolve/")
+            branch = next((b for b in self.branches(repo) if rest.startswith(f"{b}/")), COMMIT)
+            return self.file(self.branch(repo, branch), COMMIT, rest.removeprefix(f"{branch}/"))
         if path.startswith("/api/models/"):
             repo, _, revision = path.removeprefix("/api/models/").partition("/revision/")
             return self.info(repo, unquote(revision) or "main")
         repo, _, rest = path.strip("/").partition("/resolve/")
         revision, _, name = rest.partition("/")
         return self.file(repo, unquote(revision), unquote(name))
+
+    def branches(self, repo):
+        return [key.partition("@")[2] or "main" for key in self.folders if key.partition("@")[0] == repo]
+
+    def branch(self, repo, revision):
+        """The folder's key; a commit is that of the only branch."""
+        named = f"{repo}@{revision}"
+        return named if named in self.folders else next((k for k in self.folders if k.partition("@")[0] == repo), repo)
+
+    def dataset(self, path, body):
+        repo, rest = "/".join(path.split("/")[:2]), "/".join(path.split("/")[2:])
+        kind, _, rest = rest.partition("/")
+        branches = self.branches(f"datasets/{repo}")
+        if not branches:
+            return 401, {"X-Error-Code": "RepoNotFound"}, b'{"error": "Repository not found"}'
+        revision = next((b for b in (*branches, COMMIT) if rest == b or rest.startswith(f"{b}/")), None)
+        if rest and revision is None:
+            return 404, {"X-Error-Code": "RevisionNotFound"}, b'{"error": "Invalid rev id"}'
+        folder = self.folders[self.branch(f"datasets/{repo}", revision or branches[0])]
+        under = rest.removeprefix(revision or "").strip("/")
+        files = [{"type": "file", "path": p.relative_to(folder).as_posix(), "size": p.stat().st_size, "oid": "0" * 40}
+                 for p in sorted(folder.rglob("*")) if p.is_file()]  # fmt: skip
+        folders = {f["path"].rpartition("/")[0] for f in files} - {""}
+        folders |= {"/".join(f.split("/")[:i]) for f in folders for i in range(1, f.count("/") + 1)}
+        entries = files + [{"type": "directory", "path": f, "oid": "0" * 40} for f in sorted(folders)]
+        if kind == "tree":
+            if under and under not in folders:
+                return 404, {"X-Error-Code": "EntryNotFound"}, b'{"error": "not found"}'
+            found = [e for e in entries if not under or e["path"].startswith(f"{under}/")]
+        elif kind == "paths-info":
+            given = body.decode()
+            asked = json.loads(given)["paths"] if given.startswith("{") else parse_qs(given).get("paths", [])
+            found = [e for e in entries if e["path"] in asked]
+        else:
+            found = {"id": repo, "sha": COMMIT, "private": False, "gated": False, "tags": [], "downloads": 0,
+                     "likes": 0, "siblings": [{"rfilename": f["path"]} for f in files]}  # fmt: skip
+        return 200, {"Content-Type": "application/json"}, json.dumps(found).encode()
 
     def info(self, repo, revision):
         if repo not in self.folders:
@@ -64,16 +110,17 @@ def serving():
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            status, headers, body = hub.answer(self.path.partition("?")[0])
+            posted = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, headers, body = hub.answer(self.path.partition("?")[0], posted)
             self.send_response(status)
             for key, value in headers.items():
                 self.send_header(key, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if self.command == "GET":
+            if self.command != "HEAD":
                 self.wfile.write(body)
 
-        do_HEAD = do_GET
+        do_HEAD = do_POST = do_GET
 
         def log_message(self, *_):
             pass

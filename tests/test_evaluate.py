@@ -10,11 +10,11 @@ import torch
 from tiny import BOS, TINY, tokenizer
 
 from ghosted.__main__ import main
-from ghosted.errors import InputError, TextError
+from ghosted.errors import Cancelled, InputError, TextError
 from ghosted.evaluation import Plan, evaluate
 from ghosted.experiment import Experiment
 from ghosted.models.loaded import LoadedModel
-from ghosted.progress import drain
+from ghosted.progress import CancelFlag, drain
 from ghosted.removed import RemovedBlocks
 from ghosted.results.evidence import same_protocol
 from ghosted.scores.perplexity import score
@@ -181,3 +181,43 @@ def test_the_command_prints_a_table_and_refuses_nonsense(text, prose, monkeypatc
     for wrong in (["--stride", "900"], ["--windows", "0"], ["--limit", "0"]):
         assert main([*common, *wrong]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_each_scored_window_has_one_bos_iff_the_tokenizer_adds_one(prose, bos):
+    """CASE 21."""
+    text = drain(whole_text(prose, loaded(bos), window=40, stride=25))
+    counts = [int((row == BOS).sum()) for row in text.windows.rows]
+    assert counts == [int(bos)] * len(counts) and len(counts) > 3
+    size = len(Path(prose).read_bytes())
+    assert [token for run in text.scored for token in run] == list(range(0 if bos else 1, size))
+
+
+def test_a_stop_frees_the_lock(text, prose, monkeypatch, tmp_path):
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+    space, flag = Workspace(loaded()), CancelFlag()
+    steps = evaluate(settings(text, evaluate=(prose,)), Plan(window=32), space, flag)
+    with pytest.raises(Cancelled):
+        for event in steps:
+            if str(event).startswith("scoring"):
+                flag.set()
+    assert not space.lock.locked()
+
+
+@pytest.mark.model
+def test_a_longer_window_is_lower_and_another_protocol(smol, monkeypatch, tmp_path):
+    """CASE 20."""
+    monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+    e = Experiment(remove="", methods=("none",), tokens=512, window=128)
+    found = [drain(evaluate(e, Plan(window=w, windows=4096 // w), Workspace(smol))) for w in (128, 512)]
+    (short, short_protocol), (long, long_protocol) = (
+        (next(iter(each.dense.texts.values())), next(iter(each.protocols.values()))) for each in found
+    )
+    assert long.perplexity < short.perplexity and long.bits_per_byte < short.bits_per_byte
+    assert (short_protocol.window, long_protocol.window) == (128, 512)
+    with pytest.raises(InputError, match="cannot be compared"):
+        same_protocol(short_protocol, long_protocol)
+    for each in found:
+        assert each.method("none").texts[next(iter(each.protocols))].perplexity - next(
+            iter(each.dense.texts.values())
+        ).perplexity == 0.0

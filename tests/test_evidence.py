@@ -172,6 +172,18 @@ def test_a_removed_first_block_turns_the_probe_red(smol):
     assert broken.verdict(dense).startswith("This model is broken")
 
 
+@pytest.mark.model
+def test_ten_of_thirty_blocks_removed_is_faster_and_says_by_how_much(smol):
+    """CASE 27, its second half."""
+    removed = RemovedBlocks.parse("12-21")
+    views = {"dense": pruned_view(smol.model, RemovedBlocks()), "none": pruned_view(smol.model, removed)}
+    found = drain(speed(views, smol, {}, rounds=5))
+    pruned, operator = found["models"]["none"], found["operator"]
+    low, high = pruned["prefill_ratio_spread"]
+    assert 1.1 < low <= pruned["prefill_ratio"] <= high < 2.5
+    assert operator["prefill_us_per_token"] > 0 and operator["decode_us"] > 0
+
+
 def _shared():
     from pathlib import Path
 

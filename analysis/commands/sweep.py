@@ -76,12 +76,12 @@ def table(payload: dict[str, Any]) -> str:
 
 
 def _plan_table(payload: dict[str, Any]) -> str:
-    lines = [f"{'model':<30}{'blocks':>12}  {'criterion':<18}{'by':<18}{'methods':>8}{'memory':>10}{'time':>12}"]
+    lines = [f"{'model':<30}{'blocks':>12}  {'criterion':<28}{'by':<18}{'methods':>8}{'memory':>10}{'time':>12}"]
     for c in payload["planned"]:
         memory = "–" if c["memory_bytes"] is None else f"{c['memory_bytes'] / 1e9:.1f} GB"
         time = "–" if c["seconds"] is None else _duration(c["seconds"])
         blocks = f"{c['count']} of {c['blocks'] or '?'}"
-        lines.append(f"{c['model']:<30}{blocks:>12}  {c['criterion']:<18}{c['by']:<18}{len(c['methods']):>8}"
+        lines.append(f"{c['model']:<30}{blocks:>12}  {c['criterion']:<28}{c['by']:<18}{len(c['methods']):>8}"
                      f"{memory:>10}{time:>12}")  # fmt: skip
     known = [c["seconds"] for c in payload["planned"] if c["seconds"] is not None]
     total = f", about {_duration(sum(known))} on this machine one after the other" if known else ""
@@ -90,5 +90,7 @@ def _plan_table(payload: dict[str, Any]) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else \
-        f"{seconds / 3600:.1f} h"  # fmt: skip
+    for name, unit, most in (("s", 1, 100), ("min", 60, 6000), ("h", 3600, 360_000)):
+        if seconds < most:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 86_400:,.0f} days"

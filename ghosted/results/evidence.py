@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ghosted.errors import InputError
 from ghosted.results import Protocol, Run
+
+if TYPE_CHECKING:
+    from ghosted.texts.whole import WholeText
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +124,7 @@ class Evaluation:
         dense: the original's scores.
         methods: one entry per method, in the order asked for.
         protocols: of each text, by label.
+        scored: the texts as they were cut, by label: what :attr:`TextScore.losses` belong to.
         about_tasks: how the tasks were scored, if any were.
         speed: sizes and speeds of all models, and the ratio between methods, if they were measured.
     """
@@ -129,6 +133,7 @@ class Evaluation:
     dense: Evidence = field(default_factory=lambda: Evidence("dense"))
     methods: list[Evidence] = field(default_factory=list)
     protocols: dict[str, Protocol] = field(default_factory=dict)
+    scored: dict[str, WholeText] = field(default_factory=dict)
     about_tasks: dict[str, Any] | None = None
     speed: dict[str, Any] | None = None
 

@@ -59,7 +59,7 @@ class InMemory(HFLM):
         _, context, continuation = n_reordered_requests[pos]
         length = min(len(context) + len(continuation), self.max_length)
         logits = length * self.config.vocab_size * next(self.model.parameters()).element_size()
-        return max(1, min(MOST_ROWS, LOGIT_BYTES // logits))
+        return max(1, min(MOST_ROWS, 2 * LOGIT_BYTES // logits))
 
     def _model_call(self, inps: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
         self._tick(self._done, self._total)

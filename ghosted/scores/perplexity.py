@@ -86,7 +86,7 @@ def score(
         name: _Variant(loaded.model, removed, several, downstream, keep) for name, several in repairs.items()
     }
     batch = batch or scoring_batch(loaded, windows.window)
-    stage = Stage(f"scoring {windows.text}", len(windows) * (1 + len(variants)), cancel)
+    stage = Stage("scoring", len(windows) * (1 + len(variants)), cancel)
     dense_loss, same, seen = Loss(keep), True, 0
     with torch.inference_mode():
         for number, ids in enumerate(windows.batches(batch)):
