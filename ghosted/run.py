@@ -57,10 +57,10 @@ def run(
     criteria.criterion(experiment.criterion)
     workspace = workspace or Workspace()
     with workspace.lock:
-        return (yield from _Pipeline(experiment, workspace, cancel).steps(parts))
+        return (yield from Pipeline(experiment, workspace, cancel).steps(parts))
 
 
-class _Pipeline:
+class Pipeline:
     """One run in the making."""
 
     def __init__(self, experiment: Experiment, workspace: Workspace, cancel: CancelFlag | None) -> None:
