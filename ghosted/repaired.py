@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ghosted.texts import Slices
 
 PARTS = ("boundary", "scores")
+NO_LICENCE = "not stated; see the base model"
 _HERE = ("folder", "gguf", "memory")
 
 
@@ -162,7 +163,7 @@ def licence(facts: Any) -> str:
     except OSError:
         lines = []
     said = next((line.partition(":")[2].strip() for line in lines if line.startswith("license:")), "")
-    return said[:80] or "that of its base model"
+    return said[:80] or NO_LICENCE
 
 
 def _numbers(result: Any) -> Numbers:

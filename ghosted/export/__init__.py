@@ -119,7 +119,9 @@ def export(
             def write() -> None:
                 form.write(model, ghost, folder)
                 (folder / FILE).write_text(ghost.to_text(), "utf-8")
-                (folder / "README.md").write_text(_card.card(ghost), "utf-8")
+                code = folder / "modelling_ghosted.py"
+                lines = len(code.read_text("utf-8").splitlines()) if code.is_file() else 0
+                (folder / "README.md").write_text(_card.card(ghost, lines), "utf-8")
 
             yield from background.call("writing the model", write, expected=2 + form.size(model) / 5e8, cancel=cancel)
             check = {"format": name}

@@ -34,8 +34,10 @@ def wrapped(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Re
     pruned_view(model, removed, repairs)  # refuses what does not fit
     view, family = pruned_view(model, removed), find_family(model)
     kept = removed.survivors(len(blocks_of(model)))
+    base = copy.deepcopy(view.config)
+    base._name_or_path = ""  # where it lay on this machine
     config = GhostedConfig(
-        text_config=copy.deepcopy(view.config), blocks_path=family.blocks_path,
+        text_config=base, blocks_path=family.blocks_path,
         repairs=[_about(model, repair, kept, family) for repair in repairs], dtype=view.dtype,
     )
     with torch.device("meta"):
