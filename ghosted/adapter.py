@@ -105,7 +105,7 @@ class Adapter:
             ModelError: ``model`` is not the adapter's base.
             GhostedError: the repair does not fit it.
         """
-        from ghosted.export._wrapped import wrapped
+        from ghosted.formats._wrapped import wrapped
         from ghosted.pruned import pruned_view
 
         self.check_base(model)
@@ -120,8 +120,8 @@ class Adapter:
         found = (config.model_type, len(blocks_of(model)), config.hidden_size)
         if found != (base.architecture, base.blocks, base.width):
             raise ModelError(
-                f"This adapter repairs {_short(base.label)} ({_short(base.architecture)}, {base.blocks} blocks of width "
-                f"{base.width}), not a {found[0]} of {found[1]} blocks of width {found[2]}."
+                f"This adapter repairs {_short(base.label)} ({_short(base.architecture)}, {base.blocks} blocks of "
+                f"width {base.width}), not a {found[0]} of {found[1]} blocks of width {found[2]}."
             )
         if weights_fingerprint(model) != base.fingerprint:
             raise ModelError(f"This adapter was fitted to other weights than these: load its own base model, "

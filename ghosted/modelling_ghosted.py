@@ -1,8 +1,8 @@
 """How does plain transformers run a model whose removed blocks a linear map stands in for? With this one file.
 
-``GhostedForCausalLM`` builds the base architecture's own class from the pruned configuration in ``text_config`` and hangs
-one operator per gap on its blocks; it copies no modelling code and works for every family. The operator is float32 and
-acts as ``x + (φ.float() @ M).to(x.dtype)``, where φ is (``feature``)
+``GhostedForCausalLM`` builds the base architecture's own class from the pruned configuration in ``text_config`` and
+hangs one operator per gap on its blocks; it copies no modelling code and works for every family. The operator is
+float32 and acts as ``x + (φ.float() @ M).to(x.dtype)``, where φ is (``feature``)
 
 - ``state``: the state x that leaves the gap;
 - ``normalised``: x/rms(x);
@@ -17,6 +17,11 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedConfig, PreTrainedModel
 
 _OF_THE_BASE = ("hidden_size", "max_position_embeddings", "num_attention_heads", "num_hidden_layers", "vocab_size")
+
+_CALLS = (
+    "forward", "prepare_inputs_for_generation", "get_input_embeddings", "set_input_embeddings", "get_output_embeddings",
+    "set_output_embeddings",
+)
 
 
 class GhostedConfig(PreTrainedConfig):
@@ -80,21 +85,25 @@ class Repair(nn.Module):
         return x + (phi @ self.M.float().to(x.device)).to(x.dtype)
 
     def on_input(self, module, args, kwargs):
-        if args:
-            return (self(args[0]), *args[1:]), kwargs
-        return args, kwargs | {"hidden_states": self(kwargs["hidden_states"])}
+        """Repair the state that enters a block."""
+        return ((self(args[0]), *args[1:]), kwargs) if args else (
+            args, kwargs | {"hidden_states": self(kwargs["hidden_states"])})  # fmt: skip
 
     def on_output(self, module, args, output):
+        """Repair what a module returns."""
         return (self(output[0]), *output[1:]) if isinstance(output, tuple) else self(output)
 
     def on_last_map(self, module, args, output):
+        """Add h M to the last map of a branch."""
         hidden = self.M[self.M.shape[1] :].float().to(output.device)
         return output + (args[0].float() @ hidden).to(output.dtype)
 
     def keep_added(self, module, args, output):
+        """Remember A, what a branch adds."""
         self.added = output.clone() if self.about["copied"] else output
 
     def on_block(self, module, args, output):
+        """Add (x − A) M to what leaves a block."""
         x = output[0] if isinstance(output, tuple) else output
         beside = x.float() - self.added.view(x.shape).float()
         self.added = None
@@ -123,24 +132,12 @@ class GhostedForCausalLM(PreTrainedModel, GenerationMixin):
         blocks = self.model.get_submodule(self.config.blocks_path)
         for repair in self.repairs:
             repair.hang(blocks)
-        self.forward = self.model.forward
-        self.prepare_inputs_for_generation = self.model.prepare_inputs_for_generation
+        for name in _CALLS:
+            setattr(self, name, getattr(self.model, name))
 
     def _init_weights(self, module):
         if isinstance(module, Repair):
             nn.init.zeros_(module.M)
-
-    def get_input_embeddings(self):
-        return self.model.get_input_embeddings()
-
-    def set_input_embeddings(self, value):
-        self.model.set_input_embeddings(value)
-
-    def get_output_embeddings(self):
-        return self.model.get_output_embeddings()
-
-    def set_output_embeddings(self, value):
-        self.model.set_output_embeddings(value)
 
 
 GhostedConfig.register_for_auto_class()

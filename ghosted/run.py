@@ -61,7 +61,7 @@ def run(
 
 
 class Pipeline:
-    """One run in the making."""
+    """One run in the making; whoever drives it holds the workspace's lock."""
 
     def __init__(self, experiment: Experiment, workspace: Workspace, cancel: CancelFlag | None) -> None:
         self.experiment, self.workspace, self.cancel = experiment, workspace, cancel
@@ -69,6 +69,7 @@ class Pipeline:
         self.fitted: dict[str, list[Fitted]] = {}  # by method, one entry per gap
 
     def steps(self, parts: tuple[str, ...]) -> Steps[Run]:
+        """Do the whole run; see :func:`run`."""
         calibration = yield from self._similarity(parts)
         yield Update("similarity", self.run)
         yield from self._fit(calibration)

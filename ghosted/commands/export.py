@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
         InputError: no blocks, no folder, or several methods were named, or the folder is taken.
         NotDefined: the format does not apply.
     """
-    from ghosted import export
+    from ghosted import formats
     from ghosted.repaired import method_of, repaired
 
     flags.require_blocks(args)
@@ -39,9 +39,9 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
     if args.methods is None:
         raise InputError("Name the method to export, such as --method ghosted.")
     experiment = flags.experiment_from(args)
-    export.check_request(args.format, method_of(experiment), args.out, args.overwrite)
+    formats.check_request(args.format, method_of(experiment), args.out, args.overwrite)
     model = drain(repaired(experiment), on_event)
-    done = drain(export.export(model, args.format, args.out, overwrite=args.overwrite), on_event)
+    done = drain(formats.export(model, args.format, args.out, overwrite=args.overwrite), on_event)
     return done.to_json() | {"removed": str(model.removed), "method": model.method, "warnings": model.run.warnings}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ghosted.errors import NotDefined
-from ghosted.export import _folder
+from ghosted.formats import _folder
 
 if TYPE_CHECKING:
     from ghosted.ghost import Ghost

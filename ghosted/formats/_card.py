@@ -92,9 +92,10 @@ def _table(ghost: Ghost) -> list[str]:
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows)]
     for number, p in enumerate(ghost.protocols.values(), 1):
         which = f"Perplexity {number}" if len(texts) > 1 else "Perplexity"
-        lines += ["", f"{which} on {_line(str(p.get('text')))}: {p.get('windows')} windows of {p.get('window')}, stride "
-                  f"{p.get('stride')}, {p.get('tokens_scored'):,} tokens scored, {'BOS' if p.get('bos') else 'no BOS'}, "
-                  f"{p.get('dtype')}{', same source as the calibration text' if p.get('same_source') else ''}."]
+        lines += ["", f"{which} on {_line(str(p.get('text')))}: {p.get('windows')} windows of {p.get('window')}, "
+                  f"stride {p.get('stride')}, {p.get('tokens_scored'):,} tokens scored, "
+                  f"{'BOS' if p.get('bos') else 'no BOS'}, {p.get('dtype')}"
+                  f"{', same source as the calibration text' if p.get('same_source') else ''}."]  # fmt: skip
     lines += ["", "Error: ‖x̂ − X_post‖ / ‖Δ‖ at the boundary; plain pruning is exactly 1."]
     return lines
 

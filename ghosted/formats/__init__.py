@@ -77,7 +77,7 @@ def check_target(out: Path, overwrite: bool) -> None:
     if not os.path.lexists(out) or (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
         return
     if not overwrite:
-        raise InputError(f"{out} is there already; name another folder, or add --overwrite to replace an earlier export.")
+        raise InputError(f"{out} is there already; name another folder, or say --overwrite to replace an export.")
     if out.is_symlink() or not (out / FILE).is_file():
         raise InputError(f"{out} is not an export of this program (it has no {FILE}), so it is not overwritten.")
 
@@ -100,7 +100,7 @@ def export(
         ResourceError: the disk is full or not writable.
         ModelError: what was written does not read back as the same model; nothing is left behind.
     """
-    from ghosted.export import _card, _round_trip
+    from ghosted.formats import _card, _round_trip
     from ghosted.models import background
 
     out = Path(out).expanduser()

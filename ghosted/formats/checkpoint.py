@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ghosted.export import _folder
+from ghosted.formats import _folder
 
 if TYPE_CHECKING:
     from ghosted.ghost import Ghost
@@ -32,7 +32,7 @@ def size(model: Repaired) -> int:
 
 def write(model: Repaired, ghost: Ghost, folder: Path) -> None:
     """Write configuration, weights, modelling file and tokenizer; without an operator the folder needs no code."""
-    from ghosted.export._wrapped import wrapped
+    from ghosted.formats._wrapped import wrapped
 
     repairs = model.repairs
     made = wrapped(model.loaded.model, model.removed, repairs) if repairs else model.view()

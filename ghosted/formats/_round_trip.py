@@ -1,7 +1,7 @@
 """Does an export read back as the model that it was made from? Asked of a new process, which knows only the files.
 
 The original's repaired view computes logits here; the new process reads the export, computes them on the same tokens,
-and looks for missing weights and at generation with and without the cache. ``python -m ghosted.export._round_trip
+and looks for missing weights and at generation with and without the cache. ``python -m ghosted.formats._round_trip
 FOLDER`` is that process.
 """
 
@@ -85,7 +85,8 @@ def _ask(model: Repaired, form: str, folder: Path, work: Path) -> None:
     view = model.view()
     ids = torch.cat(list(windows.rows))
     save_file(
-        {"logits": logits(view, ids[None, :TOKENS]).float().contiguous(), "text": ids, "lengths": torch.tensor([len(row) for row in windows.rows]),
+        {"logits": logits(view, ids[None, :TOKENS]).float().contiguous(), "text": ids,
+         "lengths": torch.tensor([len(row) for row in windows.rows]),
          "loss": torch.tensor([mean_loss(view, windows.rows)], dtype=torch.float64)},
         work / "ask.safetensors",
     )
