@@ -6,9 +6,12 @@ Whatever pulls in torch is imported on first use, so that the page is up before 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from analysis import measuring
+from analysis.measuring import Asked, Measured
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
 from ghosted.results import Run
@@ -45,6 +48,23 @@ def run(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
     from ghosted.run import run as run_in
 
     return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel))
+
+
+def measure(asked: Asked, cancel: CancelFlag | None = None) -> Steps[Measured]:
+    """Measure what was asked for beside a run, in the same workspace."""
+    from ghosted.evaluation import Plan, evaluate
+    from ghosted.sensitivity import sensitivity
+
+    experiment, what = asked.experiment, asked.what
+    texts = (experiment.evaluate or (experiment.text,)) if "texts" in what else ()
+    plan = Plan(window=measuring.WINDOW, windows=measuring.WINDOWS, tasks=asked.tasks, limit=asked.limit,
+                probe="probe" in what, speed="speed" in what)
+    evaluation = sources = None
+    if set(what) - {"sensitivity"}:
+        evaluation = yield from evaluate(replace(experiment, evaluate=texts), plan, _workspace(), cancel)
+    if "sensitivity" in what:
+        sources = yield from sensitivity(experiment, [experiment.text], measuring.SEQUENCES, _workspace(), cancel)
+    return Measured(asked, evaluation, sources)
 
 
 def preview(experiment: Experiment) -> Any:

@@ -12,6 +12,7 @@ import gradio as gr
 
 from analysis import library, panels
 from analysis.finished import Finished
+from analysis.measuring import Asked, measurer
 from analysis.panels import bus, controls, generations, share, status
 from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
@@ -20,7 +21,7 @@ from analysis.settings import FIELDS, experiment_from, refuse_paths
 from analysis.stale import pending_panels
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
-from ghosted.results import Update
+from ghosted.results import Run, Update
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,15 @@ class Live:
 
     def __init__(
         self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], local_paths: bool,
-        first: Record | None = None,
+        first: Record | None = None, measure: RunFunction = library.measure,
     ) -> None:
         self.first = first
         self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
-        self.runner = Runner(run, on_end=self._remember)
+        # One runner for both: they share the model, and so they wait for each other.
+        self.runner = Runner(
+            lambda asked, cancel: (measure if isinstance(asked, Asked) else run)(asked, cancel=cancel),
+            on_end=self._remember,
+        )
         self._describe, self._local_paths = describe, local_paths
 
     def record(self, request: gr.Request) -> Record | None:
@@ -137,6 +142,7 @@ class Live:
     def leave(self, request: gr.Request) -> None:
         """Forget a visitor who has closed the page."""
         self.runner.forget(request.session_hash)
+        self.runner.forget(measurer(request.session_hash))
         self.sessions.forget(request.session_hash)
 
     def describe(self, model: str) -> Any:
@@ -195,7 +201,7 @@ class Live:
         return {self.layout.bus: bus.value(pending_panels(job.parts, session.before), drawn=session.drawn)}
 
     def _remember(self, job: Job, ended: Ended) -> None:
-        if ended.run is not None:
+        if isinstance(ended.run, Run):
             self.finished.put(job.experiment, Record.of(ended.run))
 
 

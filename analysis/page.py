@@ -37,6 +37,7 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 def build_page(
     run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, local_paths: bool = True,
     preview: Source | None = None, first: Callable[[], Record | None] = precomputed.record,
+    measure: RunFunction | None = None,
 ) -> gr.Blocks:
     """Build the page.
 
@@ -46,11 +47,13 @@ def build_page(
         local_paths: whether visitors may name files and folders of this machine.
         preview: experiment to what answers for another range at once; the library's by default, where it runs.
         first: what the page shows before anything was computed.
+        measure: ``measure(asked, cancel=flag)`` of what the panel Evidence asks for; the library's by default.
     """
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         shown = first()
         layout = _place(shown)
-        live = Live(layout, run_function or library.run, describe or library.describe, local_paths, shown)
+        live = Live(layout, run_function or library.run, describe or library.describe, local_paths, shown,
+                    measure or library.measure)
         finished = _wire_run(page, layout, live)
         live.forms = Forms(live)
         _wire_forms(layout, live.forms)

@@ -52,29 +52,43 @@ def run(
     Raises:
         GhostedError: any of them; the message is one sentence that says what to do.
     """
-    for name in experiment.methods:
-        operators.method(name)
-    criteria.criterion(experiment.criterion)
     workspace = workspace or Workspace()
     with workspace.lock:
         return (yield from Pipeline(experiment, workspace, cancel).steps(parts))
 
 
 class Pipeline:
-    """One run in the making; whoever drives it holds the workspace's lock."""
+    """One run in the making; whoever drives it holds the workspace's lock.
+
+    Raises:
+        InputError: there is no such method or criterion.
+
+    Attributes:
+        run: what was found so far.
+        fitted: by method, one entry per gap; a method that is not defined here has none.
+        slices: the texts, once they are cut.
+    """
 
     def __init__(self, experiment: Experiment, workspace: Workspace, cancel: CancelFlag | None) -> None:
+        for name in experiment.methods:
+            operators.method(name)
+        criteria.criterion(experiment.criterion)
         self.experiment, self.workspace, self.cancel = experiment, workspace, cancel
         self.run = Run(experiment)
-        self.fitted: dict[str, list[Fitted]] = {}  # by method, one entry per gap
+        self.fitted: dict[str, list[Fitted]] = {}
 
-    def steps(self, parts: tuple[str, ...]) -> Steps[Run]:
-        """Do the whole run; see :func:`run`."""
+    def fit(self, parts: tuple[str, ...]) -> Steps[Calibration]:
+        """Read the model and the text, choose the blocks, and fit every method: what all else starts from."""
         calibration = yield from self._similarity(parts)
         yield Update("similarity", self.run)
         yield from self._fit(calibration)
         if self.experiment.distill and self.run.removed.gaps:
             yield from self._distill(calibration)
+        return calibration
+
+    def steps(self, parts: tuple[str, ...]) -> Steps[Run]:
+        """Do the whole run; see :func:`run`."""
+        calibration = yield from self.fit(parts)
         if "boundary" in parts:
             yield from self._boundary(calibration)
             yield Update("boundary", self.run)
@@ -147,7 +161,9 @@ class Pipeline:
         held_out = getattr(criteria.criterion(self.experiment.criterion), "NEEDS_HELD_OUT", False)
         held_out = held_out or self.experiment.distill or {"boundary", "scores", "map"} & set(parts)
         with self.run.timed("texts"):
-            return (yield from texts.slices(self.experiment, source, self.cancel, only_calibration=not held_out))
+            return (yield from texts.slices(
+                self.experiment, source, self.cancel, only_calibration=not held_out, scored="scores" in parts
+            ))
 
     def _fit(self, calibration: Calibration) -> Steps[None]:
         from ghosted.fitting import fit_gaps
@@ -212,7 +228,7 @@ class Pipeline:
                 for name in fitted:
                     run.method(name).gaps[gap_name(gap)] = run.method(name).residual = residuals[name]
             if len(gaps) > 1:
-                repairs = {name: self._repairs(name) for name in self.fitted}
+                repairs = {name: self.repairs(name) for name in self.fitted}
                 chained = yield from chained_residuals(calibration, run.removed, repairs, self.cancel)
                 for name, residual in chained.items():
                     run.method(name).residual = residual
@@ -257,7 +273,8 @@ class Pipeline:
         statistics = calibration.gaps[gap_name(self.run.removed.gaps[number])]
         return errors_by_rank(statistics, e.ridge if fitted.ridge is None else fitted.ridge)
 
-    def _repairs(self, name: str) -> list[Repair]:
+    def repairs(self, name: str) -> list[Repair]:
+        """Return one method's repairs, at most one per gap."""
         from ghosted.fitting import repairs_of
 
         return repairs_of(self.run.removed.gaps, self.fitted[name])
@@ -266,7 +283,7 @@ class Pipeline:
         from ghosted.pruned import pruned_view
 
         model = self.workspace.loaded.model
-        return {name: pruned_view(model, self.run.removed, self._repairs(name)) for name in self.fitted}
+        return {name: pruned_view(model, self.run.removed, self.repairs(name)) for name in self.fitted}
 
     def _columns(self) -> Steps[None]:
         from ghosted.generation import generate
@@ -295,7 +312,7 @@ class Pipeline:
 
         run, loaded = self.run, self.workspace.loaded
         with self.run.timed("scores"):
-            repairs = {name: self._repairs(name) for name in self.fitted}
+            repairs = {name: self.repairs(name) for name in self.fitted}
             for name, windows in self.slices.evaluation.items():
                 dense, scores, same = yield from score(loaded, run.removed, repairs, windows, self.cancel)
                 run.self_check = same if run.self_check is None else run.self_check and same

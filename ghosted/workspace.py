@@ -27,6 +27,7 @@ class Workspace:
     Attributes:
         lock: held by whoever computes; one job at a time.
         loaded: the model in memory, if any.
+        kept: what else was computed with the model and serves again; it goes when the model does.
 
     Args:
         loaded: a model that is in memory already, the only one that is ever used then.
@@ -36,6 +37,7 @@ class Workspace:
     def __init__(self, loaded: LoadedModel | None = None, keeps_states: bool = False) -> None:
         self.lock = threading.Lock()
         self.loaded = loaded
+        self.kept: dict[Any, Any] = {}
         self._model_key: tuple[Any, ...] | None = None
         self._is_fixed = loaded is not None
         self._keeps_states = keeps_states
@@ -74,6 +76,7 @@ class Workspace:
         if self.holds(experiment):
             return self.loaded
         self.loaded = self._calibration = self._at_hand = self._kept = None
+        self.kept.clear()
         self.loaded = yield from models.load(
             experiment.model, revision=experiment.revision, dtype=experiment.dtype, cancel=cancel
         )

@@ -44,7 +44,7 @@ def opened(browser, url, width=1280, height=900, ready="#gl-map .gl-map-block"):
     page.on("dialog", lambda dialog: (page.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
     page.goto(url)
     page.wait_for_selector(ready)
-    page.wait_for_selector("#gl-side:not([inert])")
+    page.wait_for_selector("#gl-side[inert]", state="detached")
     yield page
     page.close()
 

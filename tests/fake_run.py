@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from analysis.measuring import Measured
 from ghosted.decomposition import decompose
 from ghosted.errors import ModelError
 from ghosted.hadamard import rotation
@@ -33,6 +34,9 @@ from ghosted.results import (
     Update,
     operator_key,
 )
+from ghosted.results.evidence import Evaluation, Evidence, TaskScore, TextScore
+from ghosted.scores.probe import Probe
+from ghosted.sensitivity import Size, Source
 
 BLOCKS, WIDTH = 30, 64
 LEFT = {
@@ -261,3 +265,37 @@ def write(found: Run, pieces: list[str] | None, pace: float, cancel, fails: tupl
     for column in found.columns:
         column.finished = True
     yield Update("columns", found)
+
+
+def measure(asked, cancel=None):
+    """A stand-in for ``analysis.library.measure``: the same shapes from random numbers, every part asked for."""
+    rng, names = np.random.default_rng(0), [m for m in asked.experiment.methods if m in LEFT]
+    stage = Stage("measuring", 3, cancel)
+    for _ in range(3):
+        time.sleep(0.02)
+        yield stage.step()
+    run = Run(asked.experiment, model_label="fake")
+    found = Evaluation(run, methods=[Evidence(name) for name in names])
+    text = asked.experiment.text
+    for evidence in (found.dense, *found.methods):
+        worth = LEFT.get(evidence.method, (0, 0, 0, DENSE))[3]
+        if "texts" in asked.what:
+            losses = (np.log(worth) + rng.normal(size=600)).astype(np.float16)
+            evidence.texts[text] = TextScore(worth, np.log2(worth) / 4, 600, losses)
+        evidence.tasks = {task: TaskScore(0.5, 0.5, 0.05, asked.limit) for task in asked.tasks}
+        if "probe" in asked.what:
+            right = 0.3 if evidence.method == "none" else 0.8
+            evidence.probe = Probe(right, 0.3, 64, {"facts": right, "grammar": right}, 0.1, ("so it goes",))
+    if "texts" in asked.what:
+        said = f"{text}, tokens 0 to 600"
+        found.protocols[text] = Protocol(said, "0" * 64, 2048, 2048, 1, 600, False, "float32", True)
+    if "speed" in asked.what:
+        one = {"parameters": 10**6, "bytes": 4 * 10**6, "prefill": 2000.0, "decode": 20.0, "prefill_ratio": 1.2,
+               "prefill_ratio_spread": [1.1, 1.3]}
+        found.speed = {"models": dict.fromkeys(("dense", *names), one)}
+    sources = None
+    if "sensitivity" in asked.what:
+        protocol = {"text": text, "windows": 4, "window": 512}
+        sizes = tuple(Size(n, 512 * n, 0.6 + 1 / n, 0.5 + 1 / n, 30 + 100 / n) for n in (4, 8, 16, 32))
+        sources = [Source(text, name, sizes, 32, DENSE, 55.6, protocol) for name in names if name != "none"]
+    return Measured(asked, found, sources)

@@ -161,10 +161,10 @@ def test_another_operator_is_drawn_on_demand(page):
     write_range(page, "14-18")
     page.check("#gl-methods input[name='ghosted-weighted']")
     press_run(page)
-    page.wait_for_selector("#gl-operator input")
-    page.get_by_label("ghosted, weighted").last.click()
+    weighted = page.locator("#gl-operator").get_by_label("ghosted, weighted")
+    weighted.click()
     page.wait_for_function("document.body.innerText.includes('For ghosted, weighted, blocks 14-18')")
-    assert page.get_by_label("ghosted, weighted").last.is_checked()
+    assert weighted.is_checked()
 
 
 def test_stop_stops_and_the_next_run_works(browser, slow_url):

@@ -221,8 +221,7 @@ def test_the_report_opens_without_a_server_or_a_network(page, browser, tmp_path)
     assert PROMPT.split("${")[0] in report.inner_text("main")
     for width in (390, 1280):
         report.set_viewport_size({"width": width, "height": 900})
-        report.wait_for_timeout(400)
-        assert report.evaluate("document.documentElement.scrollWidth") <= width
+        report.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
     light = report.evaluate("getComputedStyle(document.body).backgroundColor")
     report.focus("#gl-theme")
     report.keyboard.press("Enter")

@@ -155,6 +155,8 @@ def test_texts_grow_without_moving_anything_and_keep_tint_and_pin(browser):
 
 def test_long_columns_scroll_together(page):
     press_run(page, new_tokens="150")
+    page.wait_for_function("() => [...document.querySelectorAll('.gl-column')].filter(c => c.querySelectorAll('.gl-t')"
+                           ".length === 150).length === 6")
     rooms = "() => [...document.querySelectorAll('.gl-text')].map(t => t.scrollTop / (t.scrollHeight - t.clientHeight))"
     for top, share in ((10_000, 1.0), (0, 0.0)):
         page.evaluate("top => { document.querySelectorAll('.gl-text')[3].scrollTop = top }", top)

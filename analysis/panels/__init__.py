@@ -17,7 +17,7 @@ from typing import Any
 FIRST = ("layer_map", "boundary")
 """The panels of the first row, which a screen shows together."""
 
-PANELS = (*FIRST, "generations", "scores", "downstream", "tokens", "decomposition", "similarity", "runs")
+PANELS = (*FIRST, "generations", "scores", "evidence", "downstream", "tokens", "decomposition", "similarity", "runs")
 """Every panel, in the order of the page."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ghosted import flags
 from ghosted.progress import drain
+from ghosted.results.evidence import protocol_sentence
 from ghosted.run import compare_json
 from ghosted.run import run as run_experiment
 
@@ -72,9 +73,4 @@ def _number(value: float | None) -> str:
 
 def _protocols(protocol: dict[str, Any]) -> list[str]:
     several = protocol.values() if "text" not in protocol else [protocol]
-    return [
-        f"perplexity on {p['text']}: {p['windows']} windows of {p['window']}, stride {p['stride']}, "
-        f"{p['tokens_scored']:,} tokens scored, {'BOS' if p['bos'] else 'no BOS'}, {p['dtype']}"
-        f"{', same source as the calibration text' if p['same_source'] else ''}"
-        for p in several
-    ]
+    return [protocol_sentence(p) for p in several]

@@ -10,7 +10,7 @@ from ghosted import cache
 from ghosted.errors import ResourceError
 from ghosted.results import Candidate, Choice
 
-KIND, VERSION = "choices", 2
+KIND, VERSION = "choices", 3
 
 
 def key(criterion: str, count: int, seed: int, evidence_key: Sequence[Any]) -> str:

@@ -182,6 +182,24 @@ def ask(repo: str, work: Callable[[], Result]) -> Result:
         raise _no_network(repo, error) from error
 
 
+def find_dataset(repo: str, cancel: CancelFlag | None = None) -> Steps[None]:
+    """Ask, within ten seconds, whether the Hub has a dataset.
+
+    Raises:
+        ResourceError: the Hub cannot be reached.
+        ModelError: it has none of that name that may be read.
+    """
+    from huggingface_hub import HfApi
+
+    def look() -> Any:
+        return translated(repo, lambda: HfApi(token=token()).dataset_info(repo, timeout=SECONDS))
+
+    try:
+        yield from background.call(f"asking the Hub for {repo}", look, limit=SECONDS + 1, cancel=cancel)
+    except TimeoutError as error:
+        raise _no_network(repo, error) from error
+
+
 def _no_network(repo: str, error: BaseException) -> ResourceError:
     return ResourceError(
         f"The Hub cannot be reached to fetch {repo}; without a network choose smollm2-135m, a local folder or a .gguf."

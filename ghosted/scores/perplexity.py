@@ -2,7 +2,8 @@
 
 One pass scores everything: each batch of windows goes through the original, whose states are kept for as long as
 the variants are compared with them. A variant differs from the original only from the block before its first gap on,
-so it resumes from the original's state there. Windows do not overlap; a window's first position is never scored.
+so it resumes from the original's state there. A window's first position is never scored; windows may overlap, and then
+say how many of their last positions are scored (:mod:`ghosted.texts.whole`), so that no token counts twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 LOGIT_BYTES = 2**27  # of one forward pass: logits are the largest tensor by far
 CHUNK = 16  # tokens whose float32 logits exist at once: small enough for the allocator to use the same memory again
+MOST_LOSSES = 2**20
+"""Tokens whose own losses are kept, where they are asked for."""
 
 
 @dataclass
@@ -41,16 +45,21 @@ class Score:
         perplexity: exp of the mean loss in nats over the scored tokens; ``None`` where that is no finite number.
         tokens_scored: how many tokens that was.
         downstream: surviving states after the first gap against the original's (variants only).
+        loss: summed loss in nats over the scored tokens.
+        losses: ``(T,)`` float16 losses in nats of the first scored tokens in their order, where they are kept.
     """
 
     perplexity: float | None
     tokens_scored: int
     downstream: list[Downstream] = field(default_factory=list)
+    loss: float = 0.0
+    losses: np.ndarray | None = None
 
 
 def score(
     loaded: LoadedModel, removed: RemovedBlocks, repairs: Mapping[str, Sequence[Repair]], windows: Windows,
-    cancel: CancelFlag | None = None,
+    cancel: CancelFlag | None = None, *, fresh: Sequence[int] | None = None, downstream: bool = True,
+    keep: bool = False, batch: int | None = None,
 ) -> Steps[tuple[Score, dict[str, Score], bool]]:
     """Score the original and its variants on the same windows.
 
@@ -60,6 +69,10 @@ def score(
         repairs: by method name, at most one per gap.
         windows: the text; one beginning-of-sequence policy for all.
         cancel: checked between models.
+        fresh: of each window, how many of its last positions are scored; all but the first by default.
+        downstream: whether surviving states are compared, too.
+        keep: whether the losses of single tokens are kept.
+        batch: windows per forward pass; by default as many as their logits allow.
 
     Returns:
         The original's score, the variants' scores, and the self-check: whether a view with nothing removed gave the
@@ -69,25 +82,29 @@ def score(
         ModelError: the original's own logits are not finite numbers.
     """
     reference = pruned_view(loaded.model, RemovedBlocks())
-    variants = {name: _Variant(loaded.model, removed, several) for name, several in repairs.items()}
-    batch = scoring_batch(loaded, windows.window)
-    stage = Stage("scoring", len(windows) * (1 + len(variants)), cancel)
-    dense_loss, same = Loss(), True
+    variants = {
+        name: _Variant(loaded.model, removed, several, downstream, keep) for name, several in repairs.items()
+    }
+    batch = batch or scoring_batch(loaded, windows.window)
+    stage = Stage(f"scoring {windows.text}", len(windows) * (1 + len(variants)), cancel)
+    dense_loss, same, seen = Loss(keep), True, 0
     with torch.inference_mode():
         for number, ids in enumerate(windows.batches(batch)):
             ids = ids.to(loaded.device)
+            scored = None if fresh is None else fresh[seen : seen + len(ids)]
+            seen += len(ids)
             with recording(reference) as recorder:
                 logits = reference(input_ids=ids, use_cache=False).logits
                 states = list(recorder.states)
             if number == 0:
                 same = torch.equal(logits, loaded.model(input_ids=ids, use_cache=False).logits)
-            dense_loss.add(logits, ids)
+            dense_loss.add(logits, ids, scored)
             del logits
             yield stage.step(len(ids))
             for variant in variants.values():
-                variant.add(ids, states)
+                variant.add(ids, states, scored)
                 yield stage.step(len(ids))
-    dense = Score(dense_loss.perplexity, dense_loss.tokens)
+    dense = dense_loss.score()
     if dense.perplexity is None:
         raise not_finite("logits", loaded.dtype)
     return dense, {name: variant.score() for name, variant in variants.items()}, same
@@ -96,22 +113,29 @@ def score(
 class _Variant:
     """A pruned and repaired model from the block before its first gap on, and its sums."""
 
-    def __init__(self, model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair]) -> None:
+    def __init__(
+        self, model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair], downstream: bool, keep: bool
+    ) -> None:
         first = removed.gaps[0] if removed.gaps else range(0, 0)
         self._start = removed.resumes_at
         shared = RemovedBlocks.of([*range(self._start), *removed.blocks])
         self._resumed = Resumed(pruned_view(model, shared, repairs))
-        self._loss, self._drift = Loss(), _Drift(surviving_states(self._resumed.view), first.stop)
+        self._loss = Loss(keep)
+        self._drift = _Drift(surviving_states(self._resumed.view), first.stop) if downstream else None
 
-    def add(self, ids: Tensor, states: list[Tensor]) -> None:
+    def add(self, ids: Tensor, states: list[Tensor], scored: Sequence[int] | None) -> None:
         """Score a batch ``(b, t)`` whose states in the original are ``states``."""
-        with self._resumed.fed(states[self._start]) as view, recording(view) as recorder:
-            self._loss.add(view(input_ids=ids, use_cache=False).logits, ids)
-            self._drift.add(recorder.states, states)
+        with self._resumed.fed(states[self._start]) as view:
+            if self._drift is None:
+                self._loss.add(view(input_ids=ids, use_cache=False).logits, ids, scored)
+                return
+            with recording(view) as recorder:
+                self._loss.add(view(input_ids=ids, use_cache=False).logits, ids, scored)
+                self._drift.add(recorder.states, states)
 
     def score(self) -> Score:
         """Return what was found."""
-        return Score(self._loss.perplexity, self._loss.tokens, self._drift.result())
+        return self._loss.score([] if self._drift is None else self._drift.result())
 
 
 def scoring_batch(loaded: LoadedModel, window: int) -> int:
@@ -123,28 +147,47 @@ def scoring_batch(loaded: LoadedModel, window: int) -> int:
 
 def chunk_losses(logits: Tensor, ids: Tensor) -> Iterator[Tensor]:
     """Yield the summed next-token losses in nats of one window's ``(t, V)`` logits, a few tokens at a time."""
+    for part in token_losses(logits, ids):
+        yield part.sum()
+
+
+def token_losses(logits: Tensor, ids: Tensor) -> Iterator[Tensor]:
+    """Yield the next-token losses in nats of one window's ``(t, V)`` logits, a few tokens at a time."""
     for part, next_ids in zip(logits[:-1].split(CHUNK), ids[1:].split(CHUNK), strict=True):
-        yield F.cross_entropy(part.float(), next_ids, reduction="sum")
+        yield F.cross_entropy(part.float(), next_ids, reduction="none")
 
 
 class Loss:
-    """Sum of the next-token losses in nats."""
+    """Sum of the next-token losses in nats.
 
-    def __init__(self) -> None:
+    Args:
+        keep: whether the losses of the first :data:`MOST_LOSSES` single tokens are kept.
+    """
+
+    def __init__(self, keep: bool = False) -> None:
         self.total, self.tokens = 0.0, 0
+        self._kept: list[np.ndarray] | None = [] if keep else None
 
-    def add(self, logits: Tensor, ids: Tensor) -> None:
-        """Add a batch: logits ``(b, t, V)`` and ids ``(b, t)``."""
-        for row, target in zip(logits, ids, strict=True):
-            for part in chunk_losses(row, target):
-                self.total += float(part)
-            self.tokens += len(target) - 1
+    def add(self, logits: Tensor, ids: Tensor, scored: Sequence[int] | None = None) -> None:
+        """Add a batch: logits ``(b, t, V)`` and ids ``(b, t)``; ``scored`` last positions of each row."""
+        for number, (row, target) in enumerate(zip(logits, ids, strict=True)):
+            last = len(target) - 1 if scored is None else scored[number]
+            losses = torch.cat(list(token_losses(row[-last - 1 :], target[-last - 1 :])))
+            self.total += float(losses.sum(dtype=torch.float64))
+            if self._kept is not None and self.tokens < MOST_LOSSES:
+                self._kept.append(losses[: MOST_LOSSES - self.tokens].half().cpu().numpy())
+            self.tokens += last
 
     @property
     def perplexity(self) -> float | None:
         """The exponential of the mean loss, ``None`` where that is no finite number."""
         mean = self.total / max(self.tokens, 1)
         return math.exp(mean) if mean < 700 else None  # false for NaN, too
+
+    def score(self, downstream: Sequence[Downstream] = ()) -> Score:
+        """Return the sums as a score."""
+        losses = np.concatenate(self._kept) if self._kept else None
+        return Score(self.perplexity, self.tokens, list(downstream), self.total, losses)
 
 
 class _Drift:

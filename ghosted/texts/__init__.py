@@ -1,7 +1,7 @@
 """Texts by name or path: one file per source, and the windows that are cut from them.
 
-A source module states ``NAME``, ``LABEL``, ``NOTE``, ``NEEDS_NETWORK`` and ``read(...)``; any other name is the path of
-a ``.txt`` or ``.jsonl`` file.
+A source module states ``NAME``, ``LABEL``, ``NOTE``, ``NEEDS_NETWORK`` and ``read(...)``, and ``ENDLESS = True`` where
+there is always more of it; any other name is the path of a ``.txt`` or ``.jsonl`` file.
 """
 
 from __future__ import annotations

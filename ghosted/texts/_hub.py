@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ghosted import cache
 from ghosted.errors import GhostedError, ResourceError, TextError
@@ -77,16 +76,9 @@ def _write(folder: Path, content: str) -> None:
 
 
 def _reachable(dataset: Dataset, cancel: CancelFlag | None) -> Steps[None]:
-    from huggingface_hub import HfApi
-
-    def look() -> Any:
-        return hub.translated(
-            dataset.repo, lambda: HfApi(token=hub.token()).dataset_info(dataset.repo, timeout=hub.SECONDS)
-        )
-
     try:
-        yield from background.call(f"asking the Hub for {dataset.name}", look, limit=hub.SECONDS + 1, cancel=cancel)
-    except (ResourceError, TimeoutError) as error:
+        yield from hub.find_dataset(dataset.repo, cancel)
+    except ResourceError as error:
         raise _unreachable(dataset) from error
     except GhostedError as error:
         raise TextError(f"The Hub has no {dataset.repo} any more; choose another text or give a file.") from error

@@ -10,6 +10,7 @@ NAME = "c4"
 LABEL = "C4 (English)"
 NOTE = "Cleaned web pages; calibration takes the first train file, scoring the first validation file. From the Hub."
 NEEDS_NETWORK = True
+ENDLESS = True
 
 DATASET = Dataset(
     NAME, "allenai/c4", field="text", streaming=True, splits={"train": "train", "test": "validation"},

@@ -23,6 +23,7 @@ NAME = "generated"
 LABEL = "Written by the model itself"
 NOTE = "Sampled from the unpruned model, seeded and kept; needs no data and no network."
 NEEDS_NETWORK = False
+ENDLESS = True
 
 ROWS, LENGTH = 64, 256
 """Rows per round, and tokens per row (fewer where the model's context is shorter)."""

@@ -145,22 +145,28 @@ def token_ids(text: Text, tokenizer: Any, needed: int) -> list[int]:
     Returns:
         At least ``needed`` ids, or all that the text has.
     """
+    return encoded(text, tokenizer, needed)["input_ids"]
+
+
+def encoded(text: Text, tokenizer: Any, needed: int, **more: bool) -> dict[str, Any]:
+    """Return what the tokenizer gives for a text, as in :func:`token_ids`: ``input_ids``, and what ``more`` names."""
     if text.ids is not None:
-        return list(text.ids)
+        return {"input_ids": list(text.ids)}
     content, characters = text.content or "", 6 * (needed + _MARGIN)
     while True:
         whole = characters >= len(content)
         prefix = content if whole else content[:characters]
-        ids = tokenizer(prefix, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        given = tokenizer(prefix, add_special_tokens=False, split_special_tokens=True, verbose=False, **more)
         if whole:
-            return ids
-        if len(ids) >= needed + _MARGIN:
-            return ids[:-_MARGIN]
+            return dict(given)
+        if len(given["input_ids"]) >= needed + _MARGIN:
+            return {name: values[:-_MARGIN] for name, values in given.items()}
         characters *= 2
 
 
 def slices(
-    experiment: Experiment, loaded: Any, cancel: CancelFlag | None = None, *, only_calibration: bool = False
+    experiment: Experiment, loaded: Any, cancel: CancelFlag | None = None, *, only_calibration: bool = False,
+    scored: bool = True,
 ) -> Steps[Slices]:
     """Read the texts of an experiment and cut the slices it asks for; none of them overlap.
 
@@ -169,6 +175,7 @@ def slices(
         loaded: the :class:`~ghosted.models.LoadedModel`, or only a tokenizer (then no ``generated`` text).
         cancel: stops the work.
         only_calibration: leave the held-out and evaluation slices empty; the text need not be longer then.
+        scored: whether evaluation slices are cut; whole texts are scored by :mod:`ghosted.texts.whole` instead.
 
     Raises:
         TextError: a text is missing, unreadable or too short.
@@ -199,7 +206,7 @@ def slices(
 
     evaluation, same = {}, {}
     split = "test" if experiment.evaluate else "train"
-    for name in experiment.evaluate or (experiment.text,):
+    for name in (experiment.evaluate or (experiment.text,)) if scored else ():
         windows = yield from cutter.take(name, experiment.windows * experiment.window, experiment.window, split)
         if not len(windows):
             raise cutter.too_short(name, "none are left to score after calibration and held-out tokens", split)

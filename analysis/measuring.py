@@ -1,0 +1,116 @@
+"""What else can be measured of the experiment on the page? What was asked for, what it will cost, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from analysis.record import Record
+from ghosted.errors import InputError
+from ghosted.experiment import Experiment
+from ghosted.removed import RemovedBlocks
+from ghosted.results.evidence import Evaluation
+
+WHAT = {
+    "texts": "Perplexity in long windows", "tasks": "Zero-shot tasks", "probe": "Behaviour probe",
+    "speed": "Speed and size", "sensitivity": "How much text is enough",
+}
+"""What can be asked for, by name, in the order in which it is measured."""
+
+WINDOW, WINDOWS = 2048, 4
+"""Tokens per scored window and windows per text: the papers' window, but fewer windows than a whole text has."""
+SEQUENCES = (4, 8, 16, 32, 64)
+TOKENS_PER_ITEM, PROBED, TIMED = 160, 6_000, 5_000
+"""What an item of a task, the probe and the clock feed to one model, in tokens, about: for the time beforehand."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, equal to every other of the same kind.
+
+    Attributes:
+        experiment: the settings, its blocks named where they are known.
+        what: names of :data:`WHAT`.
+        tasks: names of tasks.
+        limit: items per task.
+    """
+
+    experiment: Experiment
+    what: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
+    limit: int = 100
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a model.
+
+        Raises:
+            InputError: nothing, something unknown, or tasks without a name.
+        """
+        if not self.what or not set(self.what) <= set(WHAT):
+            raise InputError("Nothing is chosen to be measured; tick at least one box.")
+        if "tasks" in self.what and not self.tasks:
+            raise InputError("No task is named; write names such as ARC-e, PIQA.")
+        if not 1 <= self.limit <= 100_000:
+            raise InputError(f"Items per task must be a whole number from 1 to 100,000, not {self.limit}.")
+        if "sensitivity" in self.what and len(self.gaps or ()) != 1:
+            raise InputError("How much text is enough is measured on one run of blocks: choose one, such as 14-18, or "
+                             "press Run first, so that the blocks are known.")  # fmt: skip
+
+    @property
+    def gaps(self) -> tuple[range, ...] | None:
+        """The gaps; ``None`` where a criterion is still to choose the blocks."""
+        named = self.experiment.criterion == "manual"
+        return RemovedBlocks.parse(self.experiment.remove).gaps if named else None
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What came out: each part ``None`` where it was not asked for."""
+
+    asked: Asked
+    evaluation: Evaluation | None = None
+    sources: Sequence[Any] | None = None
+
+
+def measurer(visitor: str) -> str:
+    """Return the name under which a visitor's measurement waits: a run of the same page may stand beside it."""
+    return f"{visitor} measures"
+
+
+def named_blocks(experiment: Experiment, record: Record | None) -> Experiment:
+    """Return the experiment with the blocks that a run of it chose, so that nothing is chosen twice."""
+    if record is None or record.run.experiment != experiment or experiment.criterion == "manual":
+        return experiment
+    return replace(experiment, criterion="manual", count=0, remove=str(record.run.removed))
+
+
+def tokens(what: str, asked: Asked) -> int:
+    """Return how many tokens one part feeds to the models, about."""
+    experiment, models = asked.experiment, 1 + len(asked.experiment.methods)
+    texts = max(1, len(experiment.evaluate))
+    scored = experiment.windows * experiment.window
+    return {
+        "texts": models * texts * WINDOWS * WINDOW, "tasks": models * len(asked.tasks) * asked.limit * TOKENS_PER_ITEM,
+        "probe": models * PROBED, "speed": models * TIMED,
+        "sensitivity": SEQUENCES[-1] * experiment.tokens_per_window + scored * (2 + len(SEQUENCES)),
+    }[what]
+
+
+def cost_line(asked: Asked, seconds: Callable[[int], float | None]) -> str:
+    """Return what each part will read and how long it takes here, before it is started.
+
+    Args:
+        asked: the request.
+        seconds: tokens to the seconds that one pass of the model takes, ``None`` where that is not known.
+    """
+    said, total = [], 0.0
+    for what in (name for name in WHAT if name in asked.what):
+        number = tokens(what, asked)
+        takes = seconds(number)
+        total += takes or 0.0
+        time = "" if takes is None else f", about {max(takes, 1):,.0f} s"
+        said.append(f"{WHAT[what].lower()}: {number:,} tokens through the models{time}")
+    fitting = seconds(asked.experiment.tokens + max(8192, asked.experiment.tokens // 4))
+    end = "" if fitting is None else f"; in all about {total + fitting:,.0f} s, {fitting:,.0f} s of it for fitting anew"
+    return "; ".join(said).capitalize() + f"{end}."

@@ -1,0 +1,158 @@
+"""Does it hold elsewhere? Long texts, zero-shot tasks, a behaviour probe, speed, and the amount of text: on demand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from analysis import evidence_tables
+from analysis.figures.evidence import loss_lines, sequence_lines
+from analysis.measuring import WHAT, Asked, Measured, cost_line, measurer, named_blocks
+from analysis.panels import parts
+from analysis.panels.status import event_line, line
+from analysis.record import Record
+from analysis.runner import Ended
+from ghosted.errors import GhostedError
+from ghosted.experiment import Experiment
+from ghosted.flags import names
+
+PART = None
+READING = (
+    "A perplexity on sixteen windows is a first look. Here the same repairs are measured as the papers do, each part "
+    "with its cost beforehand; texts are those of “Texts to score”, and everything else is what the controls say."
+)
+READY = "Tick what you want to know and press Measure."
+LOCAL = "ARC-c, ARC-e, BoolQ, HellaSwag, PIQA, WinoGrande, WSC273, RACE-h, COPA come from the Hub"
+PICTURES = (
+    ("losses", "Where in the text a model got worse", "Measure the perplexity in long windows to see where it rises."),
+    ("sequences", "Error against calibration sequences", "Measure how much text is enough to see where it saturates."),
+)
+WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
+
+
+@dataclass(frozen=True)
+class EvidencePanel:
+    """The panel's components; pictures by the names of ``PICTURES``."""
+
+    what: gr.CheckboxGroup
+    tasks: gr.Textbox
+    limit: gr.Number
+    measure: gr.Button
+    stop: gr.Button
+    line: gr.HTML
+    results: gr.HTML
+    plots: dict[str, gr.Plot]
+
+
+def build() -> EvidencePanel:
+    """Place the panel."""
+    parts.heading("Does it hold elsewhere?", READING)
+    what = gr.CheckboxGroup([(label, name) for name, label in WHAT.items()], value=["texts", "probe"],
+                            label="What to measure", elem_id="gl-what", interactive=True)
+    with gr.Row():
+        tasks = gr.Textbox("", label="Tasks", placeholder="such as ARC-e, PIQA", info=LOCAL, max_lines=1,
+                           max_length=400, elem_id="gl-tasks", min_width=240, scale=4, interactive=True)
+        limit = gr.Number(100, label="Items per task", precision=0, elem_id="gl-limit", min_width=110, scale=1,
+                          interactive=True)
+    with gr.Row(elem_classes="gl-buttons"):
+        measure = gr.Button("Measure", elem_id="gl-measure", min_width=120, scale=0)
+        stop = gr.Button("Stop measuring", interactive=False, elem_id="gl-measure-stop", min_width=160, scale=0)
+    said = gr.HTML(line(READY), elem_id="gl-measuring")
+    results = gr.HTML(elem_id="gl-evidence")
+    plots = {}
+    with gr.Row():
+        for name, caption, invitation in PICTURES:
+            with gr.Column(min_width=300):
+                gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
+                plots[name] = parts.picture(f"evidence-{name}", invitation, 340)
+    return EvidencePanel(what, tasks, limit, measure, stop, said, results, plots)
+
+
+def show(panel: EvidencePanel, record: Record) -> dict[Any, Any]:
+    """Change nothing: what is here was measured on demand, and says of what."""
+    return {}
+
+
+def wire(panel: EvidencePanel, live: Any) -> None:
+    """Wire the panel's own events."""
+    measuring, asked = Measuring(panel, live), [panel.what, panel.tasks, panel.limit, *live.layout.inputs()]
+    buttons = [panel.line, panel.measure, panel.stop]
+    started = panel.measure.click(measuring.start, asked, buttons, **parts.PRIVATE)
+    started.then(measuring.follow, None, [*buttons, panel.results, *panel.plots.values()], **WATCHING)
+    panel.stop.click(measuring.end, None, [panel.line], **parts.PRIVATE)
+    gr.on([panel.what.change, panel.tasks.change, panel.limit.change], measuring.plan, asked, [panel.line],
+          **parts.PRIVATE)
+
+
+class Measuring:
+    """The panel's handlers, bound to the page's live part."""
+
+    def __init__(self, panel: EvidencePanel, live: Any) -> None:
+        self.panel, self.live = panel, live
+
+    def plan(self, request: gr.Request, what: list[str], tasks: str, limit: float, *values: Any) -> str:
+        """Say what Measure will do and cost."""
+        if self.live.runner.running(measurer(request.session_hash)):
+            return gr.skip()
+        try:
+            asked = self._asked(request, what, tasks, limit, values)
+            return line(cost_line(asked, self._seconds(asked.experiment)))
+        except GhostedError as error:
+            return line(str(error))
+
+    def start(self, request: gr.Request, what: list[str], tasks: str, limit: float, *values: Any) -> dict[Any, Any]:
+        """Queue what was asked for."""
+        try:
+            self.live.runner.submit(measurer(request.session_hash), self._asked(request, what, tasks, limit, values))
+        except GhostedError as error:
+            return {self.panel.line: line(str(error), "failed")}
+        return self._buttons(running=True)
+
+    async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
+        """Pass on where the measurement is, and at its end what was found."""
+        yield {self.panel.line: gr.skip()}
+        visitor, runner = measurer(request.session_hash), self.live.runner
+        if (job := runner.claim(visitor, "measured")) is None:
+            return
+        async for event in runner.follow(job, visitor):
+            if not isinstance(event, Ended):
+                yield {self.panel.line: event_line(event)}
+                continue
+            shown = self._buttons(running=False) | {self.panel.line: line(event.said or "Measured.", event.how)}
+            yield shown | (self.shown(event.run) if event.run is not None else {})
+
+    def end(self, request: gr.Request) -> Any:
+        """Ask the measurement to stop."""
+        stopping = self.live.runner.stop(measurer(request.session_hash))
+        return line("Stopping at the next safe point.", "busy", 0) if stopping else gr.skip()
+
+    def shown(self, measured: Measured) -> dict[Any, Any]:
+        """Return the updates of tables and pictures."""
+        panel, found = self.panel, measured.evaluation
+        shown: dict[Any, Any] = {panel.results: evidence_tables.tables(measured)}
+        if found is not None and found.protocols:
+            figure = loss_lines(found.dense, found.methods, next(iter(found.protocols)))
+            shown[panel.plots["losses"]] = parts.drawn(figure)
+        if measured.sources:
+            shown[panel.plots["sequences"]] = parts.drawn(sequence_lines(measured.sources))
+        return shown
+
+    def _asked(
+        self, request: gr.Request, what: list[str], tasks: str, limit: float, values: tuple[Any, ...]
+    ) -> Asked:
+        experiment = named_blocks(self.live.experiment(request.session_hash, values), self.live.record(request))
+        whole = int(limit) if limit is not None and float(limit).is_integer() else 0
+        ordered = tuple(name for name in WHAT if name in (what or ()))
+        return Asked(experiment, ordered, tuple(names(tasks or "")) if "tasks" in ordered else (), whole)
+
+    def _seconds(self, experiment: Experiment) -> Any:
+        if "/" in experiment.model:  # its config may have to be fetched
+            return lambda tokens: None
+        return self.live.describe(experiment.model).pass_seconds
+
+    def _buttons(self, running: bool) -> dict[Any, Any]:
+        panel = self.panel
+        return {panel.measure: gr.Button(interactive=not running), panel.stop: gr.Button(interactive=running)}
