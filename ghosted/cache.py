@@ -9,6 +9,7 @@ processes do it once.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -147,15 +148,8 @@ class Cache:
         """
         parent = self.root / kind
         parent.mkdir(parents=True, exist_ok=True)
-        self._sweep(parent)
-        temporary = parent / f"{_TEMPORARY}{secrets.token_hex(8)}"
-        with FileLock(f"{temporary}.lock"):
-            try:
-                temporary.mkdir()
-                yield temporary
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
-                Path(f"{temporary}.lock").unlink(missing_ok=True)
+        with staged(parent, _TEMPORARY) as temporary:
+            yield temporary
 
     @contextmanager
     def lock(self, kind: str, key: str, tick: Callable[[], None] | None = None) -> Iterator[None]:
@@ -249,23 +243,43 @@ class Cache:
                 self.remove(folder.parent.name, folder.name)
                 total -= size
 
-    def _sweep(self, kind_folder: Path) -> None:
-        """Remove what killed writers have left: temporary folders whose lock nobody holds, or older than a day."""
-        for left in kind_folder.glob(f"{_TEMPORARY}*"):
-            if left.suffix == ".lock" or not left.is_dir():
-                continue
-            lock = FileLock(f"{left}.lock")
-            try:
-                old = time.time() - left.stat().st_mtime > _DAY
-                with suppress(Timeout):
-                    lock.acquire(timeout=0)
-                if lock.is_locked or old:
-                    shutil.rmtree(left, ignore_errors=True)
-                    Path(f"{left}.lock").unlink(missing_ok=True)
-            except OSError:
-                continue
-            finally:
-                lock.release()
+
+@contextmanager
+def staged(parent: Path, prefix: str) -> Iterator[Path]:
+    """Give an empty folder in ``parent`` that is gone afterwards; what killed writers have left there goes first.
+
+    Args:
+        parent: an existing folder.
+        prefix: of the temporary name; it must be nobody else's.
+    """
+    _sweep(parent, prefix)
+    temporary = parent / f"{prefix}{secrets.token_hex(8)}"
+    with FileLock(f"{temporary}.lock"):
+        try:
+            temporary.mkdir()
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            Path(f"{temporary}.lock").unlink(missing_ok=True)
+
+
+def _sweep(parent: Path, prefix: str) -> None:
+    """Remove what killed writers have left: temporary folders whose lock nobody holds, or older than a day."""
+    for left in parent.glob(f"{glob.escape(prefix)}*"):
+        if left.suffix == ".lock" or not left.is_dir():
+            continue
+        lock = FileLock(f"{left}.lock")
+        try:
+            old = time.time() - left.stat().st_mtime > _DAY
+            with suppress(Timeout):
+                lock.acquire(timeout=0)
+            if lock.is_locked or old:
+                shutil.rmtree(left, ignore_errors=True)
+                Path(f"{left}.lock").unlink(missing_ok=True)
+        except OSError:
+            continue
+        finally:
+            lock.release()
 
 
 def _seal(folder: Path) -> None:

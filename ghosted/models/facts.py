@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ghosted import machine
-from ghosted.errors import ModelError, ResourceError
+from ghosted.errors import InputError, ModelError, ResourceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BYTES = {"float32": 4, "bfloat16": 2}
 OVERHEAD, BASE = 1.2, 500_000_000
@@ -119,6 +122,7 @@ def config_of(folder: str, label: str) -> Any:
         plain = json.loads((Path(folder) / "config.json").read_text("utf-8"))
         model_type = str(plain.get("model_type") or "")
     except FileNotFoundError:
+        _refuse_export(Path(folder), label)
         raise ModelError(f"{label} has no config.json, so it is not a model in the transformers layout.") from None
     except (OSError, ValueError, AttributeError):
         raise ModelError(f"The config.json of {label} cannot be read.") from None
@@ -126,6 +130,7 @@ def config_of(folder: str, label: str) -> Any:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     if model_type not in CONFIG_MAPPING_NAMES:
+        _refuse_export(Path(folder), label)
         own_code = " and would need code of its own, which is never run here" if plain.get("auto_map") else ""
         raise ModelError(f"{label} is of an unknown architecture ({model_type[:40] or 'none named'}){own_code}.")
     try:
@@ -134,6 +139,22 @@ def config_of(folder: str, label: str) -> Any:
         raise ModelError(f"The config.json of {label} does not describe a usable {model_type[:40]} model.") from error
     refuse(config, label)
     return config
+
+
+def _refuse_export(folder: Path, label: str) -> None:
+    """Raise :class:`ModelError` for what this program has exported: it is repaired already, and recognised as such."""
+    from ghosted import ghost
+
+    if not (folder / ghost.FILE).is_file():
+        return
+    try:
+        said = ghost.Ghost.read(folder / ghost.FILE)
+    except InputError as error:
+        raise ModelError(str(error)) from None
+    raise ModelError(
+        f"{label} is {said.base.label[:60]} without blocks {said.removed[:60]}, repaired by {said.method[:40]}: load "
+        "it with ghosted.load, or explore its base model."
+    )
 
 
 def refuse(config: Any, label: str) -> None:

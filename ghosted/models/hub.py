@@ -220,8 +220,13 @@ def _wanted(name: str, present: dict[str, int]) -> bool:
     if name in _CONFIG or _TOKENIZER.fullmatch(name):
         return True
     if _INDEX in present:
-        return name == _INDEX or _SHARD.fullmatch(name) is not None
+        return name == _INDEX or is_shard(name)
     return name == _WHOLE
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file is one of several that hold a model's weights."""
+    return _SHARD.fullmatch(name) is not None
 
 
 def _download(repo: str, name: str, revision: str) -> str:

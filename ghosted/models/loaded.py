@@ -136,7 +136,7 @@ def read_folder(folder: Path, facts: ModelFacts, dtype: str, device: str | None 
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{facts.label} has no .safetensors weights; other formats can run code and are not read.")
     tokenizer = read_tokenizer(folder, facts.label)
-    _quiet()
+    quiet()
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             folder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False, local_files_only=True,
@@ -151,7 +151,7 @@ def read_folder(folder: Path, facts: ModelFacts, dtype: str, device: str | None 
     return LoadedModel.from_parts(facts, model.to(device or machine.device()), tokenizer)
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Silence the libraries' own progress bars and notices: ours are the ones people see."""
     from transformers.utils import logging as transformers_logging
 

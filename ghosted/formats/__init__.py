@@ -1,0 +1,191 @@
+"""How does a repaired model leave this program? In one of several formats, each one file, checked before it is there.
+
+A format's module states ``NAME``, ``LABEL``, ``ORDER``, ``METHODS`` (which it can take, ``None`` for all),
+``refuse(model)`` (raises :class:`~ghosted.errors.NotDefined` with the reason where it does not apply), ``size(model)``
+in bytes, ``write(model, folder)``, and ``LIMIT``: by what share the perplexity may differ after it was read again,
+``0.0`` for the same logits to the last bit, ``None`` where there is no model to read. Everything is written under a
+temporary name beside the target, read again by a new process, compared, and only then renamed into place.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ghosted.cache import file_sha256, staged
+from ghosted.errors import InputError, ResourceError
+from ghosted.ghost import FILE
+from ghosted.progress import CancelFlag, Steps
+from ghosted.registry import listing, members, pick
+
+if TYPE_CHECKING:
+    from ghosted.repaired import Repaired
+
+PACKAGE = __name__
+CHECK = "check.json"
+"""Written last: what the round trip found, and the sha256 of every other file."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An export that is in its place.
+
+    Attributes:
+        path: its folder.
+        format: which format.
+        files: bytes by name.
+        check: what the round trip found: ``logits`` (largest difference), ``perplexity`` (relative difference), …
+    """
+
+    path: str
+    format: str
+    files: dict[str, int]
+    check: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return asdict(self) | {"bytes": sum(self.files.values())}
+
+
+def formats() -> dict[str, ModuleType]:
+    """Return all formats by name."""
+    return members(PACKAGE)
+
+
+def check_request(name: str, method: str, out: str | Path, overwrite: bool = False) -> None:
+    """Refuse what can be refused before anything is computed.
+
+    Raises:
+        InputError: there is no such format, the target is taken, or the method cannot be in this format.
+    """
+    form = pick(PACKAGE, name, "export format")
+    if form.METHODS is not None and method not in form.METHODS:
+        raise InputError(f"{form.WHY_NOT} {listing(form.METHODS)} can; {method} cannot.")
+    check_target(Path(out), overwrite)
+
+
+def check_target(out: Path, overwrite: bool) -> None:
+    """Raise :class:`InputError` unless a folder may appear at ``out``."""
+    if not os.path.lexists(out) or (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
+        return
+    if not overwrite:
+        raise InputError(f"{out} is there already; name another folder, or say --overwrite to replace an export.")
+    if out.is_symlink() or not (out / FILE).is_file():
+        raise InputError(f"{out} is not an export of this program (it has no {FILE}), so it is not overwritten.")
+
+
+def export(
+    model: Repaired, name: str, out: str | Path, *, overwrite: bool = False, cancel: CancelFlag | None = None
+) -> Steps[Exported]:
+    """Write a repaired model, check it, and put it into its place.
+
+    Args:
+        model: from :func:`ghosted.repaired.repaired`.
+        name: the format.
+        out: the folder to make; an earlier export of ours is replaced only where ``overwrite`` says so.
+        overwrite: see ``out``.
+        cancel: stops the work; nothing is left behind.
+
+    Raises:
+        InputError: as :func:`check_request`.
+        NotDefined: the format does not apply to this model; the message says why.
+        ResourceError: the disk is full or not writable.
+        ModelError: what was written does not read back as the same model; nothing is left behind.
+    """
+    from ghosted.formats import _card, _round_trip
+    from ghosted.models import background
+
+    out = Path(out).expanduser()
+    out = out.parent.resolve() / out.name
+    check_request(name, model.method, out, overwrite)
+    form = pick(PACKAGE, name, "export format")
+    form.refuse(model)
+    with _disk(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _check_space(out.parent, form.size(model))
+        with staged(out.parent, f".{out.name}.ghosted-") as work:
+            folder = work / "export"
+            folder.mkdir()
+            ghost = model.ghost(name)
+
+            def write() -> None:
+                form.write(model, ghost, folder)
+                (folder / FILE).write_text(ghost.to_text(), "utf-8")
+                code = folder / "modelling_ghosted.py"
+                lines = len(code.read_text("utf-8").splitlines()) if code.is_file() else 0
+                (folder / "README.md").write_text(_card.card(ghost, lines), "utf-8")
+
+            yield from background.call("writing the model", write, expected=2 + form.size(model) / 5e8, cancel=cancel)
+            check = {"format": name}
+            if form.LIMIT is not None:
+                check |= yield from _round_trip.check(model, name, folder, work, form.LIMIT, cancel)
+            seal(folder, check)
+            files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+            _put(folder, out, work, overwrite)
+    return Exported(str(out), name, files, check)
+
+
+def seal(folder: Path, check: dict[str, Any]) -> None:
+    """Write ``check.json``: the findings, and the checksum of every file."""
+    hashes = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+    (folder / CHECK).write_text(json.dumps(check | {"sha256": hashes}, indent=1) + "\n", "utf-8")
+
+
+def unseal(folder: Path) -> dict[str, Any]:
+    """Return what the check of an export found, where every file is still as it was checked.
+
+    Raises:
+        InputError: the folder is no checked export, or was changed afterwards.
+    """
+    try:
+        check = json.loads((folder / CHECK).read_text("utf-8"))
+        hashes = dict(check["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{folder} is no checked export; make one with python -m ghosted export.") from None
+    present = {path.name for path in folder.iterdir()} - {CHECK}
+    changed = sorted(present ^ set(hashes)) or [
+        name for name, digest in hashes.items() if file_sha256(folder / name) != digest
+    ]
+    if changed:
+        raise InputError(f"{folder} was changed after its check ({changed[0][:60]}); export it again.")
+    return check
+
+
+def _put(folder: Path, out: Path, work: Path, overwrite: bool) -> None:
+    check_target(out, overwrite)  # somebody may have made it meanwhile
+    if os.path.lexists(out) and any(out.iterdir()):
+        os.rename(out, work / "replaced")
+    elif out.is_dir():
+        out.rmdir()
+    os.rename(folder, out)
+
+
+def _check_space(parent: Path, needed: int) -> None:
+    free = shutil.disk_usage(parent).free
+    if needed * 1.02 > free:
+        raise ResourceError(f"This export takes {needed / 1e6:,.0f} MB of disk and {free / 1e6:,.0f} MB are free.")
+
+
+@contextmanager
+def _disk(out: Path) -> Iterator[None]:
+    """Turn what the disk says into one sentence."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        code = getattr(error, "errno", None)
+        if isinstance(error, SafetensorError) and "os error 28" in str(error):
+            code = errno.ENOSPC
+        reason = os.strerror(code) if code else str(error).splitlines()[0][:120]
+        raise ResourceError(f"{out} cannot be written ({reason}); free some space or name another folder.") from error
+
+
