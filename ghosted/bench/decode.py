@@ -77,7 +77,8 @@ class _Writer:
 
         self._model, self._wait = model, machine.finisher(device)
         self._cache = DynamicCache(config=model.config)
-        self._next = torch.randint(0, model.config.vocab_size, (1, PROMPT), generator=torch.Generator().manual_seed(0)).to(model.device)
+        generator = torch.Generator().manual_seed(0)
+        self._next = torch.randint(0, model.config.vocab_size, (1, PROMPT), generator=generator).to(device)
 
     def turn(self) -> float:
         """Write :data:`TURN` tokens and return the seconds."""
