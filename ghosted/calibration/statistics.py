@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ghosted import distributed
 from ghosted.errors import NotDefined
 from ghosted.hadamard import rotation
 from ghosted.pruned import OF_THE_BRANCH, normalised
@@ -133,6 +134,11 @@ class GapStatistics:
             if "ratios" in self.needs:
                 self._add_ratio("identity", pre, post)
                 self._add_ratio("rotated", pre @ self._Q, post @ self._Q)
+
+    def add_up(self) -> None:
+        """Replace every sum by that over all processes."""
+        self.tokens, self.sequences = map(int, distributed.added_up(self.tokens, self.sequences))
+        distributed.add_up(self.sums.values())
 
     def _add_moments(self, kind: str, features: Tensor, delta: Tensor) -> None:
         # By bands of rows: a float32 product and its float64 copy never exist at their whole size beside the sums.

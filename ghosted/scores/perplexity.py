@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from ghosted import distributed
 from ghosted.calibration import not_finite
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.pruned import Repair, pruned_view, surviving_states
@@ -74,7 +75,7 @@ def score(
     stage = Stage("scoring", len(windows) * (1 + len(variants)), cancel)
     dense_loss, same = Loss(), True
     with torch.inference_mode():
-        for number, ids in enumerate(windows.batches(batch)):
+        for number, ids in distributed.mine(windows.batches(batch)):
             ids = ids.to(loaded.device)
             with recording(reference) as recorder:
                 logits = reference(input_ids=ids, use_cache=False).logits
@@ -87,6 +88,9 @@ def score(
             for variant in variants.values():
                 variant.add(ids, states)
                 yield stage.step(len(ids))
+    for sums in (dense_loss, *variants.values()):
+        sums.add_up()
+    same = distributed.everywhere(same)
     dense = Score(dense_loss.perplexity, dense_loss.tokens)
     if dense.perplexity is None:
         raise not_finite("logits", loaded.dtype)
@@ -108,6 +112,11 @@ class _Variant:
         with self._resumed.fed(states[self._start]) as view, recording(view) as recorder:
             self._loss.add(view(input_ids=ids, use_cache=False).logits, ids)
             self._drift.add(recorder.states, states)
+
+    def add_up(self) -> None:
+        """Add up over all processes."""
+        self._loss.add_up()
+        self._drift.add_up()
 
     def score(self) -> Score:
         """Return what was found."""
@@ -140,6 +149,11 @@ class Loss:
                 self.total += float(part)
             self.tokens += len(target) - 1
 
+    def add_up(self) -> None:
+        """Add up over all processes."""
+        self.total, tokens = distributed.added_up(self.total, self.tokens)
+        self.tokens = int(tokens)
+
     @property
     def perplexity(self) -> float | None:
         """The exponential of the mean loss, ``None`` where that is no finite number."""
@@ -164,6 +178,10 @@ class _Drift:
             sums[1] += float(y.square().sum(dtype=torch.float64))
             sums[2] += float(F.cosine_similarity(x, y, dim=-1).sum(dtype=torch.float64))
             sums[3] += x.shape[0] * x.shape[1]
+
+    def add_up(self) -> None:
+        for index in sorted({index for index in self._names if index >= self._first}):
+            self._sums[index] = distributed.added_up(*self._sums.get(index, (0.0, 0.0, 0.0, 0)))
 
     def result(self) -> list[Downstream]:
         return [
