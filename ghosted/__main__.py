@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ghosted import cache
+from ghosted import cache, distributed
 from ghosted.errors import Cancelled, GhostedError, InputError
-from ghosted.progress import Note, Progress
+from ghosted.progress import Note, Progress, ignore
 from ghosted.registry import gather
 
 PACKAGES = ("ghosted.commands", "analysis.commands")
@@ -86,9 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError(f"Name a command: {', '.join(known)}; see python -m ghosted --help.")
         module = known[args.command]
         cache.Cache().check_limit()
-        payload = module.run(args, line)
+        distributed.begin()
+        payload = module.run(args, line if distributed.is_first() else ignore)
         line.clear()
-        print(json.dumps(payload, ensure_ascii=False) if args.json else module.table(payload), flush=True)
+        if distributed.is_first():
+            print(json.dumps(payload, ensure_ascii=False) if args.json else module.table(payload), flush=True)
+        distributed.end()
         return 0
     except Cancelled as stopped:
         return _fail(line, str(stopped), 130)
@@ -113,7 +116,8 @@ def _drop_stdout() -> None:
 
 def _fail(line: _ProgressLine, sentence: str, code: int) -> int:
     line.clear()
-    print(sentence, file=sys.stderr)
+    if distributed.speaks_first():
+        print(sentence, file=sys.stderr)
     return code
 
 

@@ -175,7 +175,7 @@ def _states(calibration: Calibration, split: str, count: int) -> Iterator[tuple[
     with recording(view) as recorder:
         for ids in replace(windows, rows=windows.rows[stored:count]).batches(calibration.batch):
             hidden_forward(view, ids)
-            yield ids.to(view.device), list(recorder.states)
+            yield ids.to(calibration.loaded.device), list(recorder.states)
             recorder.clear()
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from types import ModuleType
 
 from ghosted import operators
 from ghosted.calibration import Calibration
 from ghosted.calibration.statistics import Boundary, GapStatistics
+from ghosted.distributed import by_first
 from ghosted.models.families import blocks_of
 from ghosted.operators import Fitted, Settings
 from ghosted.progress import Stage, Steps, settled
@@ -55,8 +57,12 @@ def fit_gaps(
             others["generated"] = yield from source.statistics("generated", module.NEEDS, settings)
         read_again = partial(source.boundaries, "calibration", statistics.wants_feed_forward)
         its_settings = replace(settings, read_again=read_again, **others)
-        fits.append((yield from settled(module.fit(statistics, its_settings))))
+        fits.append((yield from by_first(_fit(module, statistics, its_settings))))
     return fits
+
+
+def _fit(module: ModuleType, statistics: GapStatistics, settings: Settings) -> Steps[Fitted]:
+    return (yield from settled(module.fit(statistics, settings)))
 
 
 def repairs_of(gaps: Sequence[range], fits: Sequence[Fitted]) -> list[Repair]:

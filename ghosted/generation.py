@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ghosted.errors import GhostedError, InputError, ModelError
+from ghosted.models.placement import execution_device
 from ghosted.progress import CancelFlag, Steps
 from ghosted.prompts import encode_prompt
 from ghosted.results import Column, Top
@@ -146,7 +147,7 @@ def _log_probabilities(model: PreTrainedModel, ids: list[int], cache: DynamicCac
     only_last = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
     # Entered per call: a mode held across a yield would leak into whoever drives the generator.
     with torch.inference_mode():
-        fed = torch.tensor([ids], device=model.device)
+        fed = torch.tensor([ids], device=execution_device(model))
         logits = model(input_ids=fed, cache=cache, use_cache=True, **only_last).logits[0, -keep:].float()
         if torch.isnan(logits).any():
             raise ModelError("The model's scores are not numbers (NaN); load it in a wider dtype.")

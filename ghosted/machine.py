@@ -7,6 +7,7 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Callable
 from functools import cache as once
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,16 @@ def device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def finisher(where: str) -> Callable[[], None] | None:
+    """Return what waits until a device has done all it was given; ``None`` where work is done when a call returns."""
+    import torch
+
+    kind = torch.device(where).type
+    if kind == "cpu":
+        return None
+    return lambda: torch.accelerator.synchronize(where)
 
 
 @once

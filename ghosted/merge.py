@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ghosted.errors import NotDefined
 from ghosted.models.families import Family, blocks_of, find_family
+from ghosted.models.placement import replace_weight, value
 from ghosted.pruned import OF_THE_BRANCH, Repair, check_feed_forward, pruned_view, surviving_states
 from ghosted.removed import RemovedBlocks
 
@@ -52,12 +53,12 @@ def merged_tensors(model: PreTrainedModel, repair: Repair) -> dict[str, Tensor]:
     block = blocks_of(model)[surviving_states(model).index(repair.gap.start - 1)]
     path = _last_map(block, family)
     if repair.feature == "joint":
-        weight = block.get_parameter(f"{path}.weight")
+        weight = _value(block, f"{path}.weight")
         hidden = repair.M[repair.M.shape[1] :].to(weight.device).double()
         more = hidden.mT if isinstance(block.get_submodule(path), nn.Linear) else hidden
         return {f"{path}.weight": (weight.detach().double() + more).to(weight.dtype)}
     T = torch.eye(len(repair.M), dtype=torch.float64) + repair.M.double().cpu()
-    return {name: _times(block.get_parameter(name), T, transposed) for name, transposed in _parameters(block, path)}
+    return {name: _times(_value(block, name), T, transposed) for name, transposed in _parameters(block, path)}
 
 
 def merged_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair]) -> PreTrainedModel:
@@ -87,8 +88,13 @@ def merged_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequenc
         for name, tensor in tensors.items():
             module, _, parameter = name.rpartition(".")
             owner = block.get_submodule(module)
-            setattr(owner, parameter, nn.Parameter(tensor, requires_grad=False))
+            replace_weight(owner, parameter, tensor)
     return view
+
+
+def _value(block: nn.Module, path: str) -> Tensor:
+    owner, _, name = path.rpartition(".")
+    return value(block.get_submodule(owner), name)
 
 
 def _last_map(block: nn.Module, family: Family) -> str:

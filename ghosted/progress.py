@@ -85,6 +85,10 @@ class Stage:
         return Progress(self.name, self.done, self.total, left)
 
 
+def ignore(event: Any) -> None:
+    """Take an event and do nothing."""
+
+
 def settled(value: Steps[Result] | Result) -> Steps[Result]:
     """Return ``value``, run to its end first where it is a generator: short work need not be one."""
     return (yield from value) if isinstance(value, Generator) else value

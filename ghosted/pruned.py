@@ -17,6 +17,7 @@ from torch import nn
 
 from ghosted.errors import InputError, ModelError, NotDefined
 from ghosted.models.families import Family, blocks_of, find_family, last_map, norm_eps
+from ghosted.models.placement import execution_device, shared_parts
 from ghosted.removed import RemovedBlocks, gap_name
 
 if TYPE_CHECKING:
@@ -160,8 +161,12 @@ def hidden_channels(model: nn.Module, gap: range, family: Family) -> int:
 
 
 def _copy_sharing_tensors(model: PreTrainedModel, dropped: Sequence[nn.Module]) -> PreTrainedModel:
-    """Deep-copy the module tree; tensors stay the same objects, hooks stay behind, dropped blocks become stubs."""
+    """Deep-copy the module tree; tensors stay the same objects, hooks stay behind, dropped blocks become stubs.
+
+    Only the hooks by which accelerate places a module come along, as copies that read the same weights.
+    """
     memo: dict[int, Any] = {id(block): nn.Identity() for block in dropped}
+    memo.update((id(part), part) for part in shared_parts(model))
     for module in model.modules():
         tensors = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
         memo.update((id(tensor), tensor) for tensor in tensors if isinstance(tensor, torch.Tensor))
@@ -205,26 +210,29 @@ def _configs(view: PreTrainedModel) -> Iterator[PreTrainedConfig]:
 
 
 def _attach(blocks: nn.ModuleList, repair: Repair, kept: Sequence[int], family: Family, eps: float) -> None:
-    device = next(blocks[0].parameters()).device
-    M = repair.M.to(device=device, dtype=torch.float32)
+    if repair.feature in OF_THE_BRANCH:
+        host = blocks[kept.index(repair.gap.start - 1)]
+    else:
+        host = blocks[kept.index(repair.gap.stop)] if repair.gap.stop in kept else blocks[-1]
+    M = repair.M.to(device=execution_device(host), dtype=torch.float32)
 
     def apply(x: torch.Tensor) -> torch.Tensor:
+        x = x.to(M.device)  # what enters a block may come from another device
         phi = normalised(x.float(), eps) if repair.feature == "normalised" else x.float()
         return x + (phi @ M).to(x.dtype)
 
     if repair.feature == "joint":
-        _attach_joint(blocks[kept.index(repair.gap.start - 1)], M, family)
+        _attach_joint(host, M, family)
     elif repair.feature == "feed_forward":
-        branch = blocks[kept.index(repair.gap.start - 1)].get_submodule(family.feed_forward)
-        branch.register_forward_hook(lambda module, args, output: apply(output))
+        host.get_submodule(family.feed_forward).register_forward_hook(lambda module, args, output: apply(output))
     elif repair.gap.stop in kept:
-        blocks[kept.index(repair.gap.stop)].register_forward_pre_hook(
+        host.register_forward_pre_hook(
             lambda module, args, kwargs: with_hidden_state(args, kwargs, apply(hidden_state(args, kwargs))),
             with_kwargs=True,
         )
     else:
         # The gap ends the model: what leaves the last surviving block is what enters the final norm, if there is one.
-        blocks[-1].register_forward_hook(
+        host.register_forward_hook(
             lambda module, args, output: (
                 (apply(output[0]), *output[1:]) if isinstance(output, tuple) else apply(output)
             )

@@ -17,6 +17,7 @@ from torch import nn
 
 from ghosted.errors import NotDefined
 from ghosted.models.families import blocks_of, find_family, last_map
+from ghosted.models.placement import execution_device, is_placed
 from ghosted.pruned import hidden_state, is_view, pruned_view, with_hidden_state
 from ghosted.removed import RemovedBlocks
 
@@ -34,11 +35,17 @@ class Recorder:
         feed_forward: ``(b, t, C)`` by block of the view: what its feed-forward branch added to the residual stream (a
             repair of it applied); a copy where the block changes it in place.
         hidden: ``(b, t, F)`` by block of the view: what that branch's last linear map reads, where it has one.
+        device: where all of them are put, of a view that is spread over several devices; else they stay where they are.
     """
 
     states: list[torch.Tensor] = field(default_factory=list)
     feed_forward: dict[int, torch.Tensor] = field(default_factory=dict)
     hidden: dict[int, torch.Tensor] = field(default_factory=dict)
+    device: torch.device | None = None
+
+    def here(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor where all of them are put."""
+        return tensor if self.device is None else tensor.to(self.device)
 
     def clear(self) -> None:
         """Let go of all tensors."""
@@ -59,7 +66,8 @@ def recording(view: PreTrainedModel, feed_forward_of: Collection[int] = ()) -> I
     """
     if not is_view(view):
         raise ValueError("States are recorded on a view, never on the original model.")
-    family, blocks, recorder = find_family(view), blocks_of(view), Recorder()
+    family, blocks = find_family(view), blocks_of(view)
+    recorder = Recorder(device=execution_device(view) if is_placed(view) else None)
     if feed_forward_of and family.feed_forward is None:
         raise NotDefined(family.no_feed_forward)
     handles = [
@@ -83,23 +91,23 @@ def recording(view: PreTrainedModel, feed_forward_of: Collection[int] = ()) -> I
 def _record_input(recorder: Recorder, block: int, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
     if block == 0:
         recorder.clear()
-    recorder.states.append(hidden_state(args, kwargs))
+    recorder.states.append(recorder.here(hidden_state(args, kwargs)))
 
 
 def _record_output(recorder: Recorder, module: nn.Module, args: tuple, output: Any) -> None:
-    recorder.states.append(output[0] if isinstance(output, tuple) else output)
+    recorder.states.append(recorder.here(output[0] if isinstance(output, tuple) else output))
 
 
 def _record_feed_forward(
     recorder: Recorder, block: int, copied: bool, module: nn.Module, args: tuple, output: torch.Tensor
 ) -> None:
     # OPT flattens (b, t, C) to (b·t, C) around its feed-forward branch.
-    branch = output.view(recorder.states[-1].shape)
+    branch = recorder.here(output).view(recorder.states[-1].shape)
     recorder.feed_forward[block] = branch.clone() if copied else branch
 
 
 def _record_hidden(recorder: Recorder, block: int, module: nn.Module, args: tuple) -> None:
-    recorder.hidden[block] = args[0].view(*recorder.states[-1].shape[:2], -1)
+    recorder.hidden[block] = recorder.here(args[0]).view(*recorder.states[-1].shape[:2], -1)
 
 
 def decoder(view: PreTrainedModel) -> nn.Module:
@@ -110,7 +118,7 @@ def decoder(view: PreTrainedModel) -> nn.Module:
 def hidden_forward(view: PreTrainedModel, ids: torch.Tensor) -> None:
     """Run ``ids`` ``(b, t)``, unpadded, through embeddings and blocks: no logits, no cache, no gradients."""
     with torch.inference_mode():
-        decoder(view)(input_ids=ids.to(view.device), use_cache=False)
+        decoder(view)(input_ids=ids.to(execution_device(view)), use_cache=False)
 
 
 class Resumed:
@@ -129,7 +137,7 @@ class Resumed:
     @contextmanager
     def fed(self, states: torch.Tensor) -> Iterator[PreTrainedModel]:
         """Give the view, fed ``states`` ``(b, t, C)`` for as long as the ``with`` block lasts."""
-        self._stored = states.to(device=self.view.device, dtype=self.view.dtype)
+        self._stored = states.to(device=execution_device(self.view), dtype=self.view.dtype)
         try:
             yield self.view
         finally:
@@ -138,7 +146,7 @@ class Resumed:
     def run(self, states: torch.Tensor) -> None:
         """Run the view's blocks on ``states`` ``(b, t, C)``: no logits; record them with :func:`recording`."""
         pad = getattr(self.view.config, "pad_token_id", None)
-        ids = torch.full(states.shape[:2], 1 if pad == 0 else 0, device=self.view.device)
+        ids = torch.full(states.shape[:2], 1 if pad == 0 else 0, device=execution_device(self.view))
         with self.fed(states) as view:
             hidden_forward(view, ids)
 

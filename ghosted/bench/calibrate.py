@@ -1,17 +1,17 @@
 """What does calibration cost beside the bare forward pass of the same tokens, dtype and batch?
 
-``ratio``: similarity, moments of one gap and the bounded store together, as a run pays for them, against the forward
-pass alone; interleaved, median over rounds.
+``ratio``: the similarity of all states and every default method's statistics of one gap, as a run pays for them.
+``ratio_all_ranges``: the same with the states of all boundaries kept, from which the page answers for any other gap.
+Against the forward pass alone; interleaved, median over rounds.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
-from ghosted import operators
+from ghosted import machine, operators
+from ghosted.bench._rounds import bare_pass, interleaved, medians, middle_gap, ratio
 from ghosted.experiment import DEFAULT_METHODS, Experiment
 from ghosted.progress import drain
 
@@ -19,50 +19,40 @@ ROUNDS = 3
 
 
 def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str, Any]:
-    """Time both, interleaved.
+    """Time the three, interleaved.
 
     Args:
         experiment: model, text, tokens and window.
         on_event: receives progress.
 
     Returns:
-        ``ratio`` (with every default method's statistics), ``spread`` (lowest and highest), seconds of both.
+        ``ratio``, ``spread`` (lowest and highest), ``ratio_all_ranges`` and its spread, seconds of all three.
     """
     from ghosted import models, texts
     from ghosted.calibration import calibrate, windows_per_batch
-    from ghosted.pruned import pruned_view
-    from ghosted.removed import RemovedBlocks
-    from ghosted.states import hidden_forward
+    from ghosted.calibration.store import DEFAULT_BYTES
 
     loaded = drain(models.load(experiment.model), on_event)
     slices = drain(texts.slices(experiment, loaded, only_calibration=True), on_event)
     windows, nothing = slices.calibration, slices.held_out
-    view = pruned_view(loaded.model, RemovedBlocks())
     batch = windows_per_batch(None, windows.window)
-    middle = loaded.blocks // 2
-    gap = range(middle, min(middle + 5, loaded.blocks))
-    needs = operators.needs(DEFAULT_METHODS)
+    gaps, needs = (middle_gap(loaded.blocks),), operators.needs(DEFAULT_METHODS)
 
-    def bare() -> None:
-        for ids in windows.batches(batch):
-            hidden_forward(view, ids.to(loaded.device))
+    def calibrated(store_bytes: int) -> Callable[[], Any]:
+        return lambda: drain(calibrate(loaded, windows, nothing, gaps, needs, batch=batch, store_bytes=store_bytes))
 
-    def full() -> None:
-        drain(calibrate(loaded, windows, nothing, (gap,), needs, batch=batch))
-
-    def timed(work: Callable[[], None]) -> float:
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-
-    timed(bare)
-    pairs = [(timed(bare), timed(full)) for _ in range(ROUNDS)]
-    ratios = [with_statistics / without for without, with_statistics in pairs]
+    works = {
+        "forward": bare_pass(loaded, windows, batch),
+        "calibrate": calibrated(0),
+        "calibrate_all_ranges": calibrated(DEFAULT_BYTES),
+    }
+    seconds = interleaved(works, ROUNDS, machine.finisher(loaded.device))
+    everything = ratio(seconds["calibrate_all_ranges"], seconds["forward"])
     return {
-        "ratio": statistics.median(ratios),
-        "spread": [min(ratios), max(ratios)],
-        "forward_s": statistics.median(p[0] for p in pairs),
-        "calibrate_s": statistics.median(p[1] for p in pairs),
+        **ratio(seconds["calibrate"], seconds["forward"]),
+        "ratio_all_ranges": everything["ratio"],
+        "spread_all_ranges": everything["spread"],
+        **medians(seconds),
         "tokens": windows.tokens,
         "batch": batch,
         "dtype": loaded.dtype,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ghosted import distributed
 from ghosted.calibration.similarity import SimilaritySums
 from ghosted.calibration.statistics import Boundary, GapStatistics
 from ghosted.calibration.store import DEFAULT_BYTES, StateStore, bytes_per_token
@@ -72,6 +73,8 @@ class Calibration:
             "held_out": StateStore(held if self.keeps_held_out else 0),
             "calibration": StateStore(store_bytes - held if self.keeps_held_out else store_bytes),
         }
+        if distributed.size() > 1:  # each process sees its share of the windows only
+            self.stores["calibration"] = StateStore(0)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -125,9 +128,11 @@ class Calibration:
             return statistics
         stage = Stage(f"reading blocks {gap_name(gap)}", len(self.splits["calibration"]), cancel)
         use_part = not exact and len(self.stores["calibration"]) > 0
-        for boundary in self.boundaries("calibration", gap, statistics.wants_feed_forward, from_store=use_part):
+        wants = statistics.wants_feed_forward
+        for boundary in self.boundaries("calibration", gap, wants, from_store=use_part, shared=True):
             statistics.add(boundary)
             yield stage.step(len(boundary.pre))
+        statistics.add_up()
         self.gaps[gap_name(gap)] = statistics
         return statistics
 
@@ -137,9 +142,10 @@ class Calibration:
         """Return a gap's statistics on another split: ``held_out``, or ``generated`` after :meth:`add_generated`."""
         statistics = self.new_statistics(gap, needs)
         stage = Stage(f"reading {split.replace('_', '-')} text at {gap_name(gap)}", len(self.splits[split]), cancel)
-        for boundary in self.boundaries(split, gap, statistics.wants_feed_forward):
+        for boundary in self.boundaries(split, gap, statistics.wants_feed_forward, shared=True):
             statistics.add(boundary)
             yield stage.step(len(boundary.pre))
+        statistics.add_up()
         return statistics
 
     def part(self, windows: int, cancel: CancelFlag | None = None) -> Steps[Calibration]:
@@ -185,7 +191,7 @@ class Calibration:
         return len(self.stores[split]) == len(self.splits[split])
 
     def boundaries(
-        self, split: str, gap: range, feed_forward: bool, *, from_store: bool = False
+        self, split: str, gap: range, feed_forward: bool, *, from_store: bool = False, shared: bool = False
     ) -> Iterator[Boundary]:
         """Yield the states at a gap's boundaries, batch by batch, from the store if it is complete, else anew.
 
@@ -194,11 +200,13 @@ class Calibration:
             gap: the removed blocks.
             feed_forward: also give what the branch before the gap adds.
             from_store: use the store even where it is not complete.
+            shared: give this process's share only, where several do the run; the caller adds up.
         """
         if from_store or self.complete(split):
-            yield from self._stored_boundaries(split, gap, feed_forward)
+            found = self._stored_boundaries(split, gap, feed_forward)
+            yield from (boundary for _, boundary in distributed.mine(found)) if shared else found
         else:
-            yield from self._fresh_boundaries(split, gap, feed_forward)
+            yield from self._fresh_boundaries(split, gap, feed_forward, shared)
 
     def states(self, split: str, windows: int | None = None) -> Iterator[tuple[Tensor, list[Tensor]]]:
         """Yield ids ``(b, t)`` and the L + 1 states ``(b, t, C)`` of a split, batch by batch.
@@ -230,12 +238,13 @@ class Calibration:
             branch, hidden = block(entering)[1:] if block else (None, None)
             yield Boundary(pre.to(self.loaded.device), post.to(self.loaded.device), branch, hidden)
 
-    def _fresh_boundaries(self, split: str, gap: range, feed_forward: bool) -> Iterator[Boundary]:
+    def _fresh_boundaries(self, split: str, gap: range, feed_forward: bool, shared: bool) -> Iterator[Boundary]:
         rest = RemovedBlocks.of(range(gap.stop, self.loaded.blocks))
         view = pruned_view(self.loaded.model, rest)
         branches = (gap.start - 1,) if feed_forward else ()
         with recording(view, feed_forward_of=branches) as recorder:
-            for ids in self.splits[split].batches(self.batch):
+            batches = self.splits[split].batches(self.batch)
+            for ids in (ids for _, ids in distributed.mine(batches)) if shared else batches:
                 hidden_forward(view, ids.to(self.loaded.device))
                 branch, hidden = (found.get(gap.start - 1) for found in (recorder.feed_forward, recorder.hidden))
                 yield Boundary(recorder.states[gap.start], recorder.states[gap.stop], branch, hidden)
@@ -286,6 +295,10 @@ def calibrate(
     # Statistics are read inside the with block only; the recorder's tensors die with the next forward pass.
     with recording(view, feed_forward_of=branches) as recorder:
         yield from _pass(result, "calibration", view, recorder, (sums, statistics, watch), cancel)
+        if watch is None:
+            distributed.add_up(sums.reduced())
+            for each in statistics:
+                each.add_up()
         if result.keeps_held_out:
             yield from _pass(result, "held_out", view, recorder, None, cancel)
     result.similarity = sums.result()
@@ -296,14 +309,16 @@ def calibrate(
 def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
     windows, store = result.splits[split], result.stores[split]
     stage = Stage("calibrating" if split == "calibration" else "reading held-out text", len(windows), cancel)
-    for ids in windows.batches(result.batch):
+    batches = list(windows.batches(result.batch))
+    shared = sums is not None and sums[-1] is None
+    for place, ids in distributed.mine(batches) if shared else enumerate(batches):
         hidden_forward(view, ids.to(result.loaded.device))
         states = recorder.states
         if not torch.isfinite(states[-1]).all():
             raise not_finite("states", result.loaded.dtype)
         if sums is not None:
             similarity, gaps, watch = sums
-            similarity.add(states)
+            similarity.add(states, place * result.batch)
             if watch is not None:
                 watch(states)
             for gap in gaps:

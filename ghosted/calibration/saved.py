@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from ghosted import cache
+from ghosted import cache, distributed
 from ghosted.calibration import Calibration
 from ghosted.errors import ResourceError
 from ghosted.removed import gap_name
@@ -43,6 +43,8 @@ def save(entry: str, calibration: Calibration, gaps: Sequence[range]) -> None:
         about = {"tokens": similarity.tokens, "counts": counts}
         (folder / "about.json").write_text(json.dumps(about), "utf-8")
 
+    if not distributed.is_first():
+        return
     try:
         cache.Cache().put(KIND, entry, write)
     except ResourceError:
@@ -52,7 +54,7 @@ def save(entry: str, calibration: Calibration, gaps: Sequence[range]) -> None:
 def restore(entry: str, calibration: Calibration, gaps: Sequence[range], needs: frozenset[str]) -> bool:
     """Fill an empty calibration from the cache, and tell whether there was anything."""
     folder = cache.Cache().get(KIND, entry)
-    if folder is None:
+    if not distributed.everywhere(folder is not None):
         return False
     tensors = load_file(folder / "statistics.safetensors")
     about = json.loads((folder / "about.json").read_text("utf-8"))

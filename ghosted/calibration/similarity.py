@@ -45,8 +45,20 @@ class SimilaritySums:
         self._buffer = torch.empty(min(CHUNK, window), n, width, dtype=torch.float32, device=device)
         self._windows = 0
 
-    def add(self, states: list[Tensor]) -> None:
-        """Add a batch: ``states`` is the list of L + 1 tensors ``(b, t, C)``."""
+    def reduced(self) -> list[Tensor]:
+        """Return all sums, to be added up over processes in place."""
+        return [self._cosine, self._group_tokens, self._angle, self._group_windows, self._dots, self._histogram,
+                self._norms, self._norm_count]  # fmt: skip
+
+    def add(self, states: list[Tensor], place: int | None = None) -> None:
+        """Add a batch.
+
+        Args:
+            states: L + 1 tensors ``(b, t, C)``.
+            place: number of its first window in the text; by default it follows the last batch.
+        """
+        if place is not None:
+            self._windows = place
         rows, length = states[0].shape[:2]
         step = len(self._buffer)
         for row in range(rows):

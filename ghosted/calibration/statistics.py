@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ghosted import distributed
 from ghosted.errors import NotDefined
 from ghosted.hadamard import rotation
 from ghosted.pruned import OF_THE_BRANCH, normalised
@@ -28,6 +29,7 @@ MOMENTS = {  # name: (feature, weighted)
     "joint_weighted": ("joint", True),
 }
 BASES = ("identity", "rotated")
+BAND = 288  # rows of a product at once: small beside the sums at any width, and still fast
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +135,18 @@ class GapStatistics:
                 self._add_ratio("identity", pre, post)
                 self._add_ratio("rotated", pre @ self._Q, post @ self._Q)
 
+    def add_up(self) -> None:
+        """Replace every sum by that over all processes."""
+        self.tokens, self.sequences = map(int, distributed.added_up(self.tokens, self.sequences))
+        distributed.add_up(self.sums.values())
+
     def _add_moments(self, kind: str, features: Tensor, delta: Tensor) -> None:
-        self.sums[f"{kind}.G"] += features.mT @ features
-        self.sums[f"{kind}.B"] += features.mT @ delta
+        # By bands of rows: a float32 product and its float64 copy never exist at their whole size beside the sums.
+        for rows in range(0, features.shape[-1], BAND):
+            band = slice(rows, rows + BAND)
+            left = features[:, band].mT
+            self.sums[f"{kind}.G"][band] += left @ features
+            self.sums[f"{kind}.B"][band] += left @ delta
 
     def _add_ratio(self, basis: str, pre: Tensor, post: Tensor) -> None:
         self.sums[f"ratios.{basis}"] += magnitude_ratio(magnitude(pre), magnitude(post))

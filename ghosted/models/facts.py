@@ -89,10 +89,12 @@ class ModelFacts:
         """Refuse a model that does not fit.
 
         Raises:
-            ResourceError: :meth:`memory` is more than is available.
+            ResourceError: :meth:`memory` is more than is available, on all devices that may be used.
         """
-        needed, free = self.memory(dtype), machine.available_memory(device)
-        if needed > free:
+        from ghosted.models import device_map
+
+        needed, free = self.memory(dtype), device_map.capacity(device)
+        if free is not None and needed > free:
             dtype = machine.fastest_dtype() if dtype == "auto" else dtype
             raise ResourceError(
                 f"{self.label} has {self.parameters / 1e9:.3g} billion parameters and needs about "

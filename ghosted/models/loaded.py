@@ -49,12 +49,14 @@ class LoadedModel:
     @classmethod
     def from_parts(cls, facts: ModelFacts, model: Any, tokenizer: Any) -> LoadedModel:
         """Put ``model`` into its final mode and take its fingerprint."""
+        from ghosted.models.placement import execution_device
+
         model.eval().requires_grad_(False)
-        first = next(model.parameters())
+        first = next(model.parameters())  # of a model that is spread, its number format only: it may be a placeholder
         bos = None if tokenizer is None else bos_id(tokenizer) is not None
         return cls(
             facts=replace(facts, bos=bos, cached=True, download_bytes=0), model=model, tokenizer=tokenizer,
-            dtype=str(first.dtype).removeprefix("torch."), device=str(first.device),
+            dtype=str(first.dtype).removeprefix("torch."), device=str(execution_device(model)),
             fingerprint=fingerprint(model, tokenizer),
         )
 
@@ -88,10 +90,12 @@ def fingerprint(model: Any, tokenizer: Any = None) -> str:
     """Return a sha256 (hex) over config, tokenizer, and name, shape, dtype and bytes of every parameter and buffer."""
     import torch
 
+    from ghosted.models import placement
+
     digest = hashlib.sha256()
     config = {k: v for k, v in model.config.to_dict().items() if k not in ("_name_or_path", "transformers_version")}
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+    for name, tensor in placement.named_values(model):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         if tensor.numel():
             plain = tensor.detach().reshape(-1).contiguous().view(torch.uint8).cpu().numpy()
@@ -121,6 +125,8 @@ def read_tokenizer(folder: Path, label: str) -> Any:
 def read_folder(folder: Path, facts: ModelFacts, dtype: str, device: str | None = None) -> LoadedModel:
     """Read a local folder in the transformers layout: safetensors only, no code of the model's own.
 
+    A model that does not fit its device is spread over several, see :mod:`ghosted.models.device_map`.
+
     Args:
         folder: holds ``config.json``, ``*.safetensors`` and the tokenizer.
         facts: what its config said.
@@ -133,14 +139,17 @@ def read_folder(folder: Path, facts: ModelFacts, dtype: str, device: str | None 
     import torch
     from transformers import AutoModelForCausalLM
 
+    from ghosted.models import device_map
+
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{facts.label} has no .safetensors weights; other formats can run code and are not read.")
     tokenizer = read_tokenizer(folder, facts.label)
+    spread = device_map.choose(facts.memory(dtype), device)
     quiet()
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             folder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False, local_files_only=True,
-            output_loading_info=True,
+            output_loading_info=True, **spread,
         )
     except Exception as error:
         raise ModelError(f"The weights of {facts.label} cannot be read: they do not fit its config.") from error
@@ -148,7 +157,9 @@ def read_folder(folder: Path, facts: ModelFacts, dtype: str, device: str | None 
     if missing or info.get("mismatched_keys"):
         example = missing[0] if missing else "shapes differ"
         raise ModelError(f"The weights of {facts.label} are incomplete ({len(missing)} missing; {example}).")
-    return LoadedModel.from_parts(facts, model.to(device or machine.device()), tokenizer)
+    if not spread:
+        model = model.to(device or machine.device())
+    return LoadedModel.from_parts(facts, model, tokenizer)
 
 
 def quiet() -> None:

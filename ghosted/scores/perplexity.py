@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ghosted import distributed
 from ghosted.calibration import not_finite
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.pruned import Repair, pruned_view, surviving_states
@@ -82,17 +83,16 @@ def score(
         ModelError: the original's own logits are not finite numbers.
     """
     reference = pruned_view(loaded.model, RemovedBlocks())
+    keep = keep and distributed.size() == 1  # each process sees its own windows only
     variants = {
         name: _Variant(loaded.model, removed, several, downstream, keep) for name, several in repairs.items()
     }
     batch = batch or scoring_batch(loaded, windows.window)
     stage = Stage("scoring", len(windows) * (1 + len(variants)), cancel)
-    dense_loss, same, seen = Loss(keep), True, 0
+    dense_loss, same = Loss(keep), True
     with torch.inference_mode():
-        for number, ids in enumerate(windows.batches(batch)):
+        for number, (ids, scored) in distributed.mine(_with_fresh(windows.batches(batch), fresh)):
             ids = ids.to(loaded.device)
-            scored = None if fresh is None else fresh[seen : seen + len(ids)]
-            seen += len(ids)
             with recording(reference) as recorder:
                 logits = reference(input_ids=ids, use_cache=False).logits
                 states = list(recorder.states)
@@ -104,10 +104,23 @@ def score(
             for variant in variants.values():
                 variant.add(ids, states, scored)
                 yield stage.step(len(ids))
+    for sums in (dense_loss, *variants.values()):
+        sums.add_up()
+    same = distributed.everywhere(same)
     dense = dense_loss.score()
     if dense.perplexity is None:
         raise not_finite("logits", loaded.dtype)
     return dense, {name: variant.score() for name, variant in variants.items()}, same
+
+
+def _with_fresh(
+    batches: Iterator[Tensor], fresh: Sequence[int] | None
+) -> Iterator[tuple[Tensor, Sequence[int] | None]]:
+    """Give each batch its part of ``fresh``: how many last positions of each row are scored."""
+    seen = 0
+    for ids in batches:
+        yield ids, None if fresh is None else fresh[seen : seen + len(ids)]
+        seen += len(ids)
 
 
 class _Variant:
@@ -132,6 +145,12 @@ class _Variant:
             with recording(view) as recorder:
                 self._loss.add(view(input_ids=ids, use_cache=False).logits, ids, scored)
                 self._drift.add(recorder.states, states)
+
+    def add_up(self) -> None:
+        """Add up over all processes."""
+        self._loss.add_up()
+        if self._drift is not None:
+            self._drift.add_up()
 
     def score(self) -> Score:
         """Return what was found."""
@@ -178,6 +197,11 @@ class Loss:
                 self._kept.append(losses[: MOST_LOSSES - self.tokens].half().cpu().numpy())
             self.tokens += last
 
+    def add_up(self) -> None:
+        """Add up over all processes."""
+        self.total, tokens = distributed.added_up(self.total, self.tokens)
+        self.tokens = int(tokens)
+
     @property
     def perplexity(self) -> float | None:
         """The exponential of the mean loss, ``None`` where that is no finite number."""
@@ -207,6 +231,10 @@ class _Drift:
             sums[1] += float(y.square().sum(dtype=torch.float64))
             sums[2] += float(F.cosine_similarity(x, y, dim=-1).sum(dtype=torch.float64))
             sums[3] += x.shape[0] * x.shape[1]
+
+    def add_up(self) -> None:
+        for index in sorted({index for index in self._names if index >= self._first}):
+            self._sums[index] = distributed.added_up(*self._sums.get(index, (0.0, 0.0, 0.0, 0)))
 
     def result(self) -> list[Downstream]:
         return [
