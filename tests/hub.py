@@ -1,5 +1,6 @@
 """A small stand-in for the Hub on this machine: its answers in its own layout, for tests without a network."""
 
+import base64
 import hashlib
 import json
 import threading
@@ -12,7 +13,10 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """Repositories by id, each a folder; ``asked`` lists the paths that were requested."""
+    """Repositories by id, each a folder; ``asked`` lists the paths that were requested.
+
+    Where ``writable`` is a folder, everybody with a token may make repositories in it and upload.
+    """
 
     def __init__(self):
         self.folders: dict[str, Path] = {}
@@ -20,6 +24,8 @@ class Hub:
         self.asked: list[str] = []
         self.delay = threading.Event()
         self.hang = False
+        self.writable: Path | None = None
+        self.uploaded: dict[str, bytes] = {}
 
     def answer(self, path: str):
         """Return (status, headers, body) for a path."""
@@ -32,6 +38,45 @@ class Hub:
         repo, _, rest = path.strip("/").partition("/resolve/")
         revision, _, name = rest.partition("/")
         return self.file(repo, unquote(revision), unquote(name))
+
+    def take(self, path: str, body: bytes, address: str):
+        """Answer a request that writes, as ``huggingface_hub`` sends them: files beside weights ride in the commit."""
+        self.asked.append(path)
+        if path.startswith("/lfs/"):
+            self.uploaded[path.removeprefix("/lfs/")] = body
+            return 200, {}, b""
+        if path == "/api/validate-yaml":
+            return self.json({"errors": [], "warnings": []})
+        if self.writable is None:
+            return 403, {}, b'{"error": "forbidden"}'
+        if path == "/api/repos/create":
+            about = json.loads(body)
+            repo = "/".join(filter(None, (about.get("organization"), about["name"])))
+            self.folders[repo] = self.writable / repo.replace("/", "--")
+            self.folders[repo].mkdir(parents=True)
+            return self.json({"url": f"{address}/{repo}", "name": repo, "id": repo})
+        if "/preupload/" in path:
+            return self.json({"files": [
+                {"path": each["path"], "uploadMode": "lfs" if each["path"].endswith(".safetensors") else "regular",
+                 "shouldIgnore": False} for each in json.loads(body)["files"]
+            ]})  # fmt: skip
+        if path.endswith("/info/lfs/objects/batch"):
+            return self.json({"transfer": "basic", "objects": [
+                {"oid": each["oid"], "size": each["size"],
+                 "actions": {"upload": {"href": f"{address}/lfs/{each['oid']}"}}}
+                for each in json.loads(body)["objects"]
+            ]})  # fmt: skip
+        repo = path.removeprefix("/api/models/").partition("/commit/")[0]
+        for line in map(json.loads, body.splitlines()):
+            about = line["value"]
+            if line["key"] == "file":
+                (self.folders[repo] / about["path"]).write_bytes(base64.b64decode(about["content"]))
+            elif line["key"] == "lfsFile":
+                (self.folders[repo] / about["path"]).write_bytes(self.uploaded[about["oid"]])
+        return self.json({"success": True, "commitOid": COMMIT, "commitUrl": f"{address}/{repo}/commit/{COMMIT}"})
+
+    def json(self, body):
+        return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
 
     def info(self, repo, revision):
         if repo not in self.folders:
@@ -64,13 +109,22 @@ def serving():
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            status, headers, body = hub.answer(self.path.partition("?")[0])
+            self.reply(*hub.answer(self.path.partition("?")[0]))
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            address = f"http://{self.headers['Host']}"
+            self.reply(*hub.take(unquote(self.path.partition("?")[0]), body, address))
+
+        do_PUT = do_POST
+
+        def reply(self, status, headers, body):
             self.send_response(status)
             for key, value in headers.items():
                 self.send_header(key, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if self.command == "GET":
+            if self.command != "HEAD":
                 self.wfile.write(body)
 
         do_HEAD = do_GET
