@@ -1,13 +1,15 @@
 """``import ghosted``: light, without side effects, and its names do what README says."""
 
 import json
+import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from tiny import BLOCKS, TINY, logits_of, prompt_ids, tokenizer
+from tiny import BLOCKS, TINY, build, config_of, logits_of, prompt_ids, tokenizer
 
 import ghosted
 from ghosted.adapter import Adapter
@@ -92,3 +94,21 @@ def test_encoders_and_state_space_models_are_one_sentence(tmp_path):
         with pytest.raises(ghosted.errors.ModelError) as caught:
             ghosted.load_model(str(tmp_path))
         assert "\n" not in str(caught.value)
+
+
+SNIPPETS = [block for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+            if "import ghosted" in block and "Experiment" in block]  # fmt: skip
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_what_readme_prints_runs(snippet, tmp_path, monkeypatch, capsys):
+    """On a small model of enough blocks, and on less text."""
+    less = partial(ghosted.Experiment, tokens=2048, window=128, windows=2)
+    small = build(config_of("llama", num_hidden_layers=20, hidden_size=16, num_attention_heads=2, num_key_value_heads=2,
+                            intermediate_size=32, max_position_embeddings=2048))  # fmt: skip
+    loaded = LoadedModel.of(small, tokenizer(), name="smollm2-135m")
+    monkeypatch.setattr(ghosted, "load_model", lambda *_, **__: loaded, raising=False)
+    monkeypatch.setattr(ghosted, "Experiment", less)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "README.md", "exec"), {})
+    assert "repaired" in capsys.readouterr().out and (tmp_path / "my-adapter" / "ghost.safetensors").exists()
