@@ -57,6 +57,11 @@ class Sharing:
             said = "The settings were imported; press Run to compute their numbers."
             shown = self.opening.settings(found.experiment, session.shown)
             shown[self.live.layout.status.line] = status.line(said)
+            if found.said:
+                shown[self.panel.shown] = share.note(found.said)
+            if found.said and found.notices:
+                shown[self.panel.shown] += parts.problem(" ".join(found.notices))
+                return shown
         return shown | ({self.panel.shown: parts.problem(" ".join(found.notices))} if found.notices else {})
 
     def _texts(self, request: gr.Request) -> dict[str, str]:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ghosted.errors import InputError, ModelError
-from ghosted.fitting import repairs_of
 from ghosted.ghost import FILE, LARGEST, Ghost, RepairRecord, weights_fingerprint
 from ghosted.operators import Fitted
 from ghosted.removed import RemovedBlocks
@@ -57,6 +56,8 @@ class Adapter:
     @property
     def repairs(self) -> list[Repair]:
         """The repairs as they hang on a model; plain pruning has none."""
+        from ghosted.fitting import repairs_of
+
         return repairs_of(self.removed.gaps, self.fits)
 
     def write(self, folder: Path) -> None:

@@ -73,7 +73,8 @@ def _load_adapter(
     about = adapter.ghost.base
     if base is None:
         base, revision = about.name, about.revision
-        if models.resolve(base, revision).kind not in ("hub", "offline") or about.kind not in ("hub", "offline"):
+        public = ("hub", "offline")
+        if about.kind not in public or models.resolve(base, revision).kind not in public:
             raise ModelError(f"The base of this adapter is a model that only its author has ({about.name[:60]}): give "
                              "your copy of it as base.")  # fmt: skip
     loaded = drain(models.load(base, revision=revision, dtype=dtype or about.dtype, device=device))

@@ -1,5 +1,6 @@
 """A small stand-in for the Hub on this machine: its answers in its own layout, for tests without a network."""
 
+import base64
 import hashlib
 import json
 import threading
@@ -15,6 +16,7 @@ class Hub:
     """Repositories by id, each a folder; ``asked`` lists the paths that were requested.
 
     Datasets are under ``datasets/owner/name``, and by branch, where they have several, ``datasets/owner/name@branch``.
+    Where ``writable`` is a folder, everybody with a token may make repositories in it and upload.
     """
 
     def __init__(self):
@@ -23,6 +25,8 @@ class Hub:
         self.asked: list[str] = []
         self.delay = threading.Event()
         self.hang = False
+        self.writable: Path | None = None
+        self.uploaded: dict[str, bytes] = {}
 
     def answer(self, path: str, body: bytes = b""):
         """Return (status, headers, body) for a path, and what was posted to it."""
@@ -79,6 +83,45 @@ class Hub:
                      "likes": 0, "siblings": [{"rfilename": f["path"]} for f in files]}  # fmt: skip
         return 200, {"Content-Type": "application/json"}, json.dumps(found).encode()
 
+    def take(self, path: str, body: bytes, address: str):
+        """Answer a request that writes, as ``huggingface_hub`` sends them: files beside weights ride in the commit."""
+        self.asked.append(path)
+        if path.startswith("/lfs/"):
+            self.uploaded[path.removeprefix("/lfs/")] = body
+            return 200, {}, b""
+        if path == "/api/validate-yaml":
+            return self.json({"errors": [], "warnings": []})
+        if self.writable is None:
+            return 403, {}, b'{"error": "forbidden"}'
+        if path == "/api/repos/create":
+            about = json.loads(body)
+            repo = "/".join(filter(None, (about.get("organization"), about["name"])))
+            self.folders[repo] = self.writable / repo.replace("/", "--")
+            self.folders[repo].mkdir(parents=True)
+            return self.json({"url": f"{address}/{repo}", "name": repo, "id": repo})
+        if "/preupload/" in path:
+            return self.json({"files": [
+                {"path": each["path"], "uploadMode": "lfs" if each["path"].endswith(".safetensors") else "regular",
+                 "shouldIgnore": False} for each in json.loads(body)["files"]
+            ]})  # fmt: skip
+        if path.endswith("/info/lfs/objects/batch"):
+            return self.json({"transfer": "basic", "objects": [
+                {"oid": each["oid"], "size": each["size"],
+                 "actions": {"upload": {"href": f"{address}/lfs/{each['oid']}"}}}
+                for each in json.loads(body)["objects"]
+            ]})  # fmt: skip
+        repo = path.removeprefix("/api/models/").partition("/commit/")[0]
+        for line in map(json.loads, body.splitlines()):
+            about = line["value"]
+            if line["key"] == "file":
+                (self.folders[repo] / about["path"]).write_bytes(base64.b64decode(about["content"]))
+            elif line["key"] == "lfsFile":
+                (self.folders[repo] / about["path"]).write_bytes(self.uploaded[about["oid"]])
+        return self.json({"success": True, "commitOid": COMMIT, "commitUrl": f"{address}/{repo}/commit/{COMMIT}"})
+
+    def json(self, body):
+        return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+
     def info(self, repo, revision):
         if repo not in self.folders:
             return 401, {"X-Error-Code": "RepoNotFound"}, b'{"error": "Repository not found"}'
@@ -110,8 +153,20 @@ def serving():
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            posted = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, body = hub.answer(self.path.partition("?")[0], posted)
+            self.reply(*hub.answer(self.path.partition("?")[0]))
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            path = self.path.partition("?")[0]
+            if path.startswith("/api/datasets/"):  # a question with a long list of paths, not an upload
+                self.reply(*hub.answer(path, body))
+            else:
+                self.reply(*hub.take(unquote(path), body, f"http://{self.headers['Host']}"))
+
+        do_HEAD = do_GET
+        do_PUT = do_POST
+
+        def reply(self, status, headers, body):
             self.send_response(status)
             for key, value in headers.items():
                 self.send_header(key, value)
@@ -119,8 +174,6 @@ def serving():
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body)
-
-        do_HEAD = do_POST = do_GET
 
         def log_message(self, *_):
             pass

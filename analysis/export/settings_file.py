@@ -1,6 +1,7 @@
 """What does an imported file say? An experiment, and the whole run where it was exported with it.
 
-Read are our own exports (a run as JSON, or the zip's ``settings.json``), what ``compare --json`` prints, and records.
+Read are our own exports (a run as JSON, or the zip's ``settings.json``), what ``compare --json`` prints, records, and
+adapters (:mod:`analysis.export.adapter_file`).
 Whatever else arrives gets one sentence: nothing of a file is believed before its type was checked.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from analysis.export import adapter_file
 from analysis.export.json import FORMAT, VERSION
 from analysis.portable import at_hand
 from analysis.record import FORMAT as RECORD
@@ -20,6 +22,7 @@ from analysis.record import Record
 from ghosted import criteria, operators
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
+from ghosted.ghost import Ghost
 from ghosted.plain import from_plain
 
 LARGEST = 20_000_000
@@ -35,11 +38,13 @@ class Imported:
         experiment: its settings, with files that are at hand in their place.
         record: the run, where the file holds one.
         notices: one sentence for each file that is not at hand.
+        said: what an adapter recorded when it was made.
     """
 
     experiment: Experiment
     record: Record | None
     notices: tuple[str, ...]
+    said: str = ""
 
 
 def read(path: str, uploads: Mapping[str, str] | None = None) -> Imported:
@@ -54,6 +59,8 @@ def read(path: str, uploads: Mapping[str, str] | None = None) -> Imported:
     """
     where = Path(path)
     try:
+        if adapter_file.is_one(where):
+            return _of_adapter(adapter_file.read(where), uploads)
         if where.stat().st_size > LARGEST:
             raise InputError(f"This file is larger than {LARGEST // 1_000_000} MB; an export of this page never is.")
         data = where.read_bytes()
@@ -86,6 +93,11 @@ def parse(data: bytes, uploads: Mapping[str, str] | None = None) -> Imported:
         run = dataclasses.replace(record.run, experiment=experiment)
         record = dataclasses.replace(record, run=run, source="imported")
     return Imported(experiment, record, tuple(notices))
+
+
+def _of_adapter(ghost: Ghost, uploads: Mapping[str, str] | None) -> Imported:
+    experiment, notices = at_hand(_experiment(ghost.experiment), uploads)
+    return Imported(experiment, None, tuple(notices), adapter_file.summary(ghost))
 
 
 def _experiment(settings: Any) -> Experiment:

@@ -62,9 +62,9 @@ def build() -> SharePanel:
             link = _link()
             buttons = [_button(f"Export {said}", name)
                        for name, said in (("csv", "tables (CSV)"), ("json", "JSON"), ("report", "report (HTML)"))]
-            upload = gr.UploadButton("Import JSON", file_types=[".json"], size="sm", elem_id="gl-import", min_width=110,
-                                     scale=0)
-        shown = gr.HTML(_note(INVITATION), elem_id="gl-shown")
+            upload = gr.UploadButton("Import JSON or adapter", file_types=[".json", ".safetensors", ".zip"], size="sm",
+                                     elem_id="gl-import", min_width=110, scale=0)
+        shown = gr.HTML(note(INVITATION), elem_id="gl-shown")
         with gr.Accordion("Show code", open=False, elem_id="gl-code"):
             shown_code = gr.HTML(code_html(DEFAULT))
         file = gr.DownloadButton(visible=False)
@@ -149,13 +149,14 @@ def show(panel: SharePanel, record: Record) -> dict[Any, Any]:
     """Say which run the exports hold, and let them be pressed."""
     run = record.run
     if not run.model_label:
-        return {panel.shown: _note(INVITATION)}
+        return {panel.shown: note(INVITATION)}
     said = f"Exports hold the run shown: {run.model_label}, {run.removed.describe(run.blocks)} ({record.source})."
-    shown: dict[Any, Any] = {panel.shown: _note(said, blocks=str(run.removed))}
+    shown: dict[Any, Any] = {panel.shown: note(said, blocks=str(run.removed))}
     return shown | {getattr(panel, name): gr.Button(interactive=True) for name in FORMATS}
 
 
-def _note(said: str, blocks: str = "") -> str:
+def note(said: str, blocks: str = "") -> str:
+    """Return a sentence under the buttons."""
     return f"<p class='gl-note' data-blocks='{escape(blocks)}'>{escape(said)}</p>"
 
 

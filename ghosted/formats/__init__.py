@@ -123,6 +123,9 @@ def export(
                 lines = len(code.read_text("utf-8").splitlines()) if code.is_file() else 0
                 (folder / "README.md").write_text(_card.card(ghost, lines), "utf-8")
 
+                for path in folder.iterdir():  # weights are written for their owner alone
+                    path.chmod((folder / "README.md").stat().st_mode)
+
             yield from background.call("writing the model", write, expected=2 + form.size(model) / 5e8, cancel=cancel)
             check = {"format": name}
             if form.LIMIT is not None:
