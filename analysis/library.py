@@ -9,6 +9,7 @@ import logging
 from functools import cache
 from typing import Any
 
+from analysis import zero_gpu
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
 from ghosted.results import Run
@@ -40,11 +41,18 @@ def describe(model: str) -> Any:
     return models.describe(model)
 
 
-def run(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
-    """Run an experiment in the process's one workspace, which keeps the one loaded model."""
+def _run_here(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
     from ghosted.run import run as run_in
 
     return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel))
+
+
+_run_anywhere = zero_gpu.lent(_run_here, describe)
+
+
+def run(experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[Run]:
+    """Run an experiment in the process's one workspace, which keeps the one loaded model; or on a GPU that is lent."""
+    return (yield from _run_anywhere(experiment, cancel=cancel))
 
 
 def preview(experiment: Experiment) -> Any:

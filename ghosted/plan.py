@@ -19,6 +19,8 @@ from ghosted.experiment import Experiment
 from ghosted.models.facts import BYTES, EFFICIENCY, ModelFacts
 
 ORDER = 1024
+GPU_OPERATIONS_PER_S = 2e13
+"""Assumed of a lent GPU, not measured: a small part of what its maker states, so that time is seldom too short."""
 SHAPES: dict[str, dict[str, int]] = {
     "llama-3-8b": {"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14_336,
                    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_256},
@@ -101,6 +103,19 @@ def plan(facts: ModelFacts, experiment: Experiment) -> Plan:
         facts.label, facts.parameters, facts.blocks, facts.width, experiment.count, experiment.tokens,
         experiment.window, dtype, machine.device(), sizes, seconds,
     )
+
+
+def gpu_seconds(facts: ModelFacts, experiment: Experiment) -> float:
+    """Return for how long a GPU should be asked for, to do the whole of an experiment.
+
+    Reading the weights, a pass over every text for each model that reads it, and one step per new token; a GPU's speed
+    cannot be measured before there is one, so :data:`GPU_OPERATIONS_PER_S` is assumed.
+    """
+    variants = 1 + len(experiment.methods)
+    tokens = experiment.tokens * 3 + experiment.windows * experiment.window * variants
+    written = experiment.max_new_tokens * variants if experiment.prompt else 0
+    reading = 5 + facts.weights_bytes("bfloat16") / 1e9
+    return 2 * (2 * facts.parameters * tokens / GPU_OPERATIONS_PER_S + 0.05 * written + reading)
 
 
 def _moments(experiment: Experiment) -> int:
