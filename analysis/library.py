@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from analysis import measuring
+from analysis import measuring, zero_gpu
 from analysis.measuring import Asked, Measured
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
@@ -43,8 +43,9 @@ def describe(model: str) -> Any:
     return models.describe(model)
 
 
-def run(experiment: Experiment, cancel: CancelFlag | None = None, parts: tuple[str, ...] = PARTS) -> Steps[Run]:
-    """Run an experiment, or parts of it, in the process's one workspace, which keeps the one loaded model."""
+def _run_here(
+    experiment: Experiment, cancel: CancelFlag | None = None, parts: tuple[str, ...] = PARTS
+) -> Steps[Run]:
     from ghosted.run import run as run_in
 
     return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel, parts=parts))
@@ -65,6 +66,17 @@ def measure(asked: Asked, cancel: CancelFlag | None = None) -> Steps[Measured]:
     if "sensitivity" in what:
         sources = yield from sensitivity(experiment, [experiment.text], measuring.SEQUENCES, _workspace(), cancel)
     return Measured(asked, evaluation, sources)
+
+
+_run_anywhere = zero_gpu.lent(_run_here, describe)
+
+
+def run(experiment: Experiment, cancel: CancelFlag | None = None, parts: tuple[str, ...] = PARTS) -> Steps[Run]:
+    """Run an experiment, or parts of it, in the process's one workspace, which keeps the one loaded model.
+
+    On a Space that lends GPUs it runs there.
+    """
+    return (yield from _run_anywhere(experiment, cancel=cancel, parts=parts))
 
 
 def preview(experiment: Experiment) -> Any:

@@ -73,7 +73,7 @@ def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str
         ResourceError: there is no browser, or the page does not come up.
     """
     stage = Stage("driving the page", 2 * ROUNDS + 1)
-    with _app() as address, _chromium() as browser:
+    with app() as address, chromium() as browser:
         opened = []
         for _ in range(ROUNDS):
             opened.append(_open(browser, address))
@@ -138,7 +138,8 @@ def _is_foreign(url: str, address: str) -> bool:
 
 
 @contextlib.contextmanager
-def _app() -> Iterator[str]:
+def app() -> Iterator[str]:
+    """Yield the address of ``python app.py``, a process of its own, once it answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -160,7 +161,8 @@ def _app() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _chromium() -> Iterator[Any]:
+def chromium() -> Iterator[Any]:
+    """Yield a headless Chromium."""
     path = shutil.which("chromium") or shutil.which("google-chrome")
     try:
         from playwright.sync_api import sync_playwright
