@@ -67,7 +67,7 @@ def test_a_run_through_another_process_is_the_same_run(lends):
 
 
 def test_what_ends_a_run_there_ends_it_here_with_the_same_sentence(lends):
-    def run(experiment, cancel=None):
+    def run(experiment, cancel=None, parts=()):
         yield Note("A sentence.")
         raise ModelError("It cannot be read.")
 
@@ -88,7 +88,7 @@ def test_a_stop_here_stops_the_process_there(lends):
 
 
 def test_a_gpu_that_is_taken_away_is_said(lends):
-    def run(experiment, cancel=None):
+    def run(experiment, cancel=None, parts=()):
         yield Note("A sentence.")
         os._exit(1)
 
