@@ -65,6 +65,24 @@ def test_local_tasks_need_no_network_and_nothing_removed_scores_the_same(text, o
     assert payload["dense"]["perplexity"] is None
 
 
+def test_scores_are_kept_and_change_with_the_items_and_the_operators(text, own_tasks, tmp_path, monkeypatch):
+    from ghosted.scores import _harness
+
+    scored, real = [], _harness.run
+    monkeypatch.setattr(_harness, "run", lambda *a: (scored.append(1), real(*a))[1])
+    plan = Plan(tasks=("own_local",), include_path=(own_tasks,))
+    first = drain(evaluate(settings(text), plan, Workspace(loaded())))
+    assert len(scored) == 3  # the original, none, ghosted
+    again = drain(evaluate(settings(text), plan, Workspace(loaded())))
+    assert len(scored) == 3 and again.method("ghosted").tasks == first.method("ghosted").tasks
+    drain(evaluate(settings(text, ridge=0.5), plan, Workspace(loaded())))
+    assert len(scored) == 4
+    items = tmp_path / "items.jsonl"
+    items.write_text(items.read_text().replace("What is 3?", "What was 3?"))
+    drain(evaluate(settings(text), plan, Workspace(loaded())))
+    assert len(scored) == 7
+
+
 def test_scores_are_the_harnesss_own(own_tasks):
     import lm_eval
     from lm_eval.models.huggingface import HFLM
