@@ -234,3 +234,12 @@ def test_the_known_accuracies_of_the_first_hundred_items(smol, monkeypatch, tmp_
     scores = _dense_scores(smol, 100, monkeypatch, tmp_path)
     assert scores["arc_easy_local"].acc == pytest.approx(0.49, abs=0.02)
     assert scores["piqa_local"].acc == pytest.approx(0.64, abs=0.02)
+
+
+def test_the_table_shows_ratios_with_the_ratios_spread():
+    from ghosted.commands.evaluate import _speed
+
+    one = {"parameters": 10, "bytes": 20, "prefill": 1500.0, "prefill_spread": [1400.0, 1600.0], "decode": 17.0,
+           "prefill_ratio": 1.5, "prefill_ratio_spread": [1.4, 1.6]}  # fmt: skip
+    said = "\n".join(_speed({"models": {"none": one}}))
+    assert "1.50 (1.40–1.60)" in said
