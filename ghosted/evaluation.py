@@ -6,10 +6,12 @@ variant: texts first (one pass over each for all models), then the tasks, the pr
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ghosted import cache
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Note, Steps
@@ -107,7 +109,7 @@ class _Scoring:
 
     def __init__(self, pipeline: Pipeline, plan: Plan, workspace: Workspace, cancel: CancelFlag | None) -> None:
         self.pipeline, self.plan, self.cancel = pipeline, plan, cancel
-        self.loaded, self.run, self.kept = workspace.loaded, pipeline.run, workspace.kept
+        self.loaded, self.run = workspace.loaded, pipeline.run
         self.result = Evaluation(self.run)
         for found in self.run.methods:
             self.result.methods.append(Evidence(found.method, not_defined=found.not_defined))
@@ -169,17 +171,31 @@ class _Scoring:
                        "a bound on its windows shortens it.")  # fmt: skip
 
     def tasks(self, tasks: Tasks) -> Steps[None]:
+        from ghosted.scores.tasks import keep, kept
+
         with self.run.timed("tasks"):
             for evidence, model in self.models():
-                # The original's scores serve every further experiment with it.
-                key = ("tasks", tuple(tasks.labels), tasks.limit, self.plan.include_path)
-                if evidence is self.result.dense and key in self.kept:
-                    evidence.tasks = self.kept[key]
-                    continue
-                evidence.tasks = yield from tasks.score(model, self.loaded.tokenizer, evidence.method, self.cancel)
-                if evidence is self.result.dense:
-                    self.kept[key] = evidence.tasks
+                key = self._key(tasks, evidence.method)
+                if (found := kept(key)) is None:
+                    found = yield from tasks.score(model, self.loaded.tokenizer, evidence.method, self.cancel)
+                    keep(key, found)
+                evidence.tasks = found
             self.result.about_tasks = tasks.about()
+
+    def _key(self, tasks: Tasks, method: str) -> str:
+        """Return the key of one model's scores: its weights, its operators to the last bit, the items, the machine."""
+        import torch
+
+        operators = [] if method == "dense" else self.pipeline.repairs(method)
+        removed = "" if method == "dense" else str(self.run.removed)
+        loaded = self.loaded
+        return cache.key_of({
+            "what": "task scores", "version": 1, "model": loaded.fingerprint, "dtype": loaded.dtype,
+            "device": loaded.device, "threads": torch.get_num_threads(), "torch": torch.__version__,
+            "variant": method != "dense", "removed": removed, "tasks": tasks.digest, "names": tasks.labels,
+            "operators": [[r.gap.start, r.feature, hashlib.sha256(r.M.cpu().numpy().tobytes()).hexdigest()]
+                          for r in operators],
+        })  # fmt: skip
 
     def probe(self) -> Steps[None]:
         from ghosted.scores.probe import probe

@@ -65,6 +65,24 @@ def test_local_tasks_need_no_network_and_nothing_removed_scores_the_same(text, o
     assert payload["dense"]["perplexity"] is None
 
 
+def test_scores_are_kept_and_change_with_the_items_and_the_operators(text, own_tasks, tmp_path, monkeypatch):
+    from ghosted.scores import _harness
+
+    scored, real = [], _harness.run
+    monkeypatch.setattr(_harness, "run", lambda *a: (scored.append(1), real(*a))[1])
+    plan = Plan(tasks=("own_local",), include_path=(own_tasks,))
+    first = drain(evaluate(settings(text), plan, Workspace(loaded())))
+    assert len(scored) == 3  # the original, none, ghosted
+    again = drain(evaluate(settings(text), plan, Workspace(loaded())))
+    assert len(scored) == 3 and again.method("ghosted").tasks == first.method("ghosted").tasks
+    drain(evaluate(settings(text, ridge=0.5), plan, Workspace(loaded())))
+    assert len(scored) == 4
+    items = tmp_path / "items.jsonl"
+    items.write_text(items.read_text().replace("What is 3?", "What was 3?"))
+    drain(evaluate(settings(text), plan, Workspace(loaded())))
+    assert len(scored) == 7
+
+
 def test_scores_are_the_harnesss_own(own_tasks):
     import lm_eval
     from lm_eval.models.huggingface import HFLM
@@ -216,3 +234,12 @@ def test_the_known_accuracies_of_the_first_hundred_items(smol, monkeypatch, tmp_
     scores = _dense_scores(smol, 100, monkeypatch, tmp_path)
     assert scores["arc_easy_local"].acc == pytest.approx(0.49, abs=0.02)
     assert scores["piqa_local"].acc == pytest.approx(0.64, abs=0.02)
+
+
+def test_the_table_shows_ratios_with_the_ratios_spread():
+    from ghosted.commands.evaluate import _speed
+
+    one = {"parameters": 10, "bytes": 20, "prefill": 1500.0, "prefill_spread": [1400.0, 1600.0], "decode": 17.0,
+           "prefill_ratio": 1.5, "prefill_ratio_spread": [1.4, 1.6]}  # fmt: skip
+    said = "\n".join(_speed({"models": {"none": one}}))
+    assert "1.50 (1.40–1.60)" in said

@@ -104,7 +104,7 @@ def number(value: float | None) -> str:
 def _speed(speed: dict[str, Any]) -> list[str]:
     lines = [f"{'speed':<18}{'parameters':>14}{'MB':>9}{'prefill tok/s':>15}{'decode tok/s':>14}{'prefill ×':>22}"]
     for name, one in speed["models"].items():
-        low, high = one["prefill_spread"]
+        low, high = one["prefill_ratio_spread"]
         lines.append(
             f"{name:<18}{one['parameters']:>14,}{one['bytes'] / 1e6:>9.0f}{one['prefill']:>15.0f}{one['decode']:>14.1f}"
             f"{one['prefill_ratio']:>9.2f} ({low:.2f}–{high:.2f})"

@@ -7,11 +7,16 @@ The nine tasks of the papers have short names; any other task of the harness goe
 from __future__ import annotations
 
 import difflib
+import hashlib
+import itertools
+import json
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ghosted import cache
 from ghosted.errors import Cancelled, GhostedError, InputError, ModelError, ResourceError
 from ghosted.models import background
 from ghosted.models.hub import find_dataset
@@ -85,6 +90,16 @@ class Tasks:
             labels.setdefault(task, task)  # members of a group
         return cls({task: labels[task] for task in loaded["tasks"]}, loaded, limit)
 
+    @cached_property
+    def digest(self) -> str:
+        """Sha256 of the tasks' wording and of every item that is scored."""
+        said = hashlib.sha256(f"{HARNESS} {self.limit}".encode())
+        for name, task in self.loaded["tasks"].items():
+            said.update(f"{name} {json.dumps(task.dump_config(), sort_keys=True, default=_name)}".encode())
+            for doc in itertools.islice(task.eval_docs, self.limit):
+                said.update(json.dumps(doc, sort_keys=True, default=str).encode())
+        return said.hexdigest()
+
     def about(self) -> dict[str, Any]:
         """Return the protocol as plain data."""
         return {"harness": HARNESS, "limit": self.limit, "shots": 0, "softmax": "float32", "average": "mean of acc",
@@ -128,6 +143,24 @@ class Tasks:
         finally:
             stop.set()
         return {label: _score(found, task) for task, label in self.labels.items()}
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__qualname__", type(value).__name__)
+
+
+def kept(key: str) -> dict[str, TaskScore] | None:
+    """Return scores that :func:`keep` put on disk, if they are there."""
+    entry = cache.get("scores", key)
+    if entry is None:
+        return None
+    return {name: TaskScore(**one) for name, one in json.loads((entry / "tasks.json").read_text("utf-8")).items()}
+
+
+def keep(key: str, scores: dict[str, TaskScore]) -> None:
+    """Keep one model's scores on disk: tasks take longest of all, and a run that is stopped should not lose them."""
+    said = json.dumps({name: vars(one) for name, one in scores.items()})
+    cache.put("scores", key, lambda folder: (folder / "tasks.json").write_text(said, "utf-8"))
 
 
 def _score(found: dict[str, Any], task: str) -> TaskScore:
