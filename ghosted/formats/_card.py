@@ -20,12 +20,13 @@ The base model is read first; the repaired one shares its weights.""",
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model = AutoModelForCausalLM.from_pretrained("{where}", trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained("{where}")
+tokenizer = AutoTokenizer.from_pretrained("{where}", trust_remote_code=True)
 ```
 
 `trust_remote_code=True` is asked for because transformers has no class for a model with an operator between two
 blocks: `modelling_ghosted.py`, {lines} lines, is run. It builds the base architecture's own class and adds one float32
-matrix product per gap. `ghosted.load("{where}")` reads the same weights and runs no code of this folder.""",
+matrix product per gap. The tokenizer has no code; it is asked for there, too, because the configuration is read.
+`ghosted.load("{where}")` reads the same weights and runs no code of this folder.""",
     "plain": """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -81,6 +81,8 @@ def _ask(model: Repaired, form: str, folder: Path, work: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
+    from ghosted.models.loaded import quiet
+
     windows = next((w for w in model.slices.evaluation.values() if len(w)), model.slices.calibration).first(WINDOWS)
     view = model.view()
     ids = torch.cat(list(windows.rows))
@@ -95,6 +97,7 @@ def _ask(model: Repaired, form: str, folder: Path, work: Path) -> None:
         facts = model.loaded.facts
         base = facts.name
         if facts.kind == "memory":
+            quiet()
             base = str(work / "base")
             model.loaded.model.save_pretrained(base)
             if model.loaded.tokenizer is not None:
