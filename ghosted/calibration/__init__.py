@@ -310,11 +310,12 @@ def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
     windows, store = result.splits[split], result.stores[split]
     stage = Stage("calibrating" if split == "calibration" else "reading held-out text", len(windows), cancel)
     batches = list(windows.batches(result.batch))
-    shared = sums is not None and sums[-1] is None
+    shared, finite = sums is not None and sums[-1] is None, True
     for place, ids in distributed.mine(batches) if shared else enumerate(batches):
         hidden_forward(view, ids.to(result.loaded.device))
         states = recorder.states
-        if not torch.isfinite(states[-1]).all():
+        finite = torch.isfinite(states[-1]).all() & finite
+        if place == 0 and not finite:  # asked once and at the end: an answer has to wait for the device
             raise not_finite("states", result.loaded.dtype)
         if sums is not None:
             similarity, gaps, watch = sums
@@ -329,3 +330,5 @@ def _pass(result, split, view, recorder, sums, cancel) -> Iterator[Progress]:
         recorder.clear()
         states = branch = hidden = None  # or the next pass would run beside this one's states
         yield stage.step(len(ids))
+    if not finite:
+        raise not_finite("states", result.loaded.dtype)

@@ -177,14 +177,15 @@ def token_losses(logits: Tensor, ids: Tensor) -> Iterator[Tensor]:
 
 
 class Loss:
-    """Sum of the next-token losses in nats.
+    """Sum of the next-token losses in nats; it stays on the model's device until it is asked for.
 
     Args:
         keep: whether the losses of the first :data:`MOST_LOSSES` single tokens are kept.
     """
 
     def __init__(self, keep: bool = False) -> None:
-        self.total, self.tokens = 0.0, 0
+        self._sum: Tensor | float = 0.0
+        self.tokens = 0
         self._kept: list[np.ndarray] | None = [] if keep else None
 
     def add(self, logits: Tensor, ids: Tensor, scored: Sequence[int] | None = None) -> None:
@@ -192,15 +193,20 @@ class Loss:
         for number, (row, target) in enumerate(zip(logits, ids, strict=True)):
             last = len(target) - 1 if scored is None else scored[number]
             losses = torch.cat(list(token_losses(row[-last - 1 :], target[-last - 1 :])))
-            self.total += float(losses.sum(dtype=torch.float64))
+            self._sum = losses.sum(dtype=torch.float64) + self._sum
             if self._kept is not None and self.tokens < MOST_LOSSES:
                 self._kept.append(losses[: MOST_LOSSES - self.tokens].half().cpu().numpy())
             self.tokens += last
 
     def add_up(self) -> None:
         """Add up over all processes."""
-        self.total, tokens = distributed.added_up(self.total, self.tokens)
+        self._sum, tokens = distributed.added_up(self.total, self.tokens)
         self.tokens = int(tokens)
+
+    @property
+    def total(self) -> float:
+        """The sum so far."""
+        return float(self._sum)
 
     @property
     def perplexity(self) -> float | None:
@@ -219,25 +225,30 @@ class _Drift:
 
     def __init__(self, names: Sequence[int], first: int) -> None:
         self._names, self._first = names, first
-        self._sums: dict[int, list[float]] = {}
+        self._sums: dict[int, Tensor] = {}  # squared error, squared norm, cosine; float64
+        self._tokens = 0
 
     def add(self, states: list[Tensor], reference: list[Tensor]) -> None:
+        self._tokens += states[0].shape[0] * states[0].shape[1]
         for state, index in zip(states, self._names, strict=True):
             if index < self._first:
                 continue
             x, y = state.float(), reference[index].float()
-            sums = self._sums.setdefault(index, [0.0, 0.0, 0.0, 0])
-            sums[0] += float((x - y).square().sum(dtype=torch.float64))
-            sums[1] += float(y.square().sum(dtype=torch.float64))
-            sums[2] += float(F.cosine_similarity(x, y, dim=-1).sum(dtype=torch.float64))
-            sums[3] += x.shape[0] * x.shape[1]
+            several = (x - y).square(), y.square(), F.cosine_similarity(x, y, dim=-1)
+            added = torch.stack([each.sum(dtype=torch.float64) for each in several])
+            self._sums[index] = self._sums[index] + added if index in self._sums else added
 
     def add_up(self) -> None:
+        (tokens,) = distributed.added_up(self._tokens)
+        self._tokens = int(tokens)
+        nothing = torch.zeros(3, dtype=torch.float64)
         for index in sorted({index for index in self._names if index >= self._first}):
-            self._sums[index] = distributed.added_up(*self._sums.get(index, (0.0, 0.0, 0.0, 0)))
+            self._sums[index] = torch.tensor(
+                distributed.added_up(*self._sums.get(index, nothing).tolist()), dtype=torch.float64
+            )
 
     def result(self) -> list[Downstream]:
         return [
-            Downstream(index, math.sqrt(error / norm) if norm > 0 else 0.0, cosine / tokens)
-            for index, (error, norm, cosine, tokens) in sorted(self._sums.items())
+            Downstream(index, math.sqrt(error / norm) if norm > 0 else 0.0, cosine / max(self._tokens, 1))
+            for index, (error, norm, cosine) in sorted((i, sums.tolist()) for i, sums in self._sums.items())
         ]

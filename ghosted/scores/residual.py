@@ -83,25 +83,27 @@ class Ratios:
     """Squared errors against a yardstick, summed and token by token."""
 
     def __init__(self) -> None:
-        self._left = self._whole = 0.0
+        self._sums: Tensor | float = 0.0  # of errors and of yardsticks; they stay on their device until asked for
         self._tokens: list[Tensor] = []
 
     def add(self, error: Tensor, yardstick: Tensor) -> None:
         """Add squared errors and yardsticks ``(tokens,)``; tokens whose yardstick is 0 have no ratio."""
-        self._left, self._whole = self._left + float(error.sum()), self._whole + float(yardstick.sum())
-        seen = yardstick > 0
-        self._tokens.append((error[seen] / yardstick[seen]).sqrt().float().cpu())
+        self._sums = torch.stack([error.sum(), yardstick.sum()]) + self._sums
+        ratio = (error / yardstick).sqrt().float()
+        self._tokens.append(torch.where(yardstick > 0, ratio, -1.0))  # to be left out, once somebody asks
 
     @property
     def norm(self) -> float | None:
         """Ratio of the Frobenius norms, ``None`` where there is nothing to repair."""
-        return math.sqrt(self._left / self._whole) if self._whole > 0 else None
+        left, whole = self._sums.tolist() if self._tokens else (0.0, 0.0)
+        return math.sqrt(left / whole) if whole > 0 else None
 
     def residual(self, calibration: float | None) -> Residual:
         """Return these as the held-out half of a residual."""
         if self.norm is None:
             return Residual(calibration, None, None)
-        points = tuple(float(q) for q in _quantiles(torch.cat(self._tokens)))
+        ratios = torch.cat(self._tokens)
+        points = tuple(_quantiles(ratios[~(ratios < 0)].cpu()).tolist())
         return Residual(calibration, self.norm, points[QUANTILES.index(0.5)], points)
 
 
