@@ -200,3 +200,25 @@ def test_a_set_flag_stops_the_pass():
     flag.set()
     with pytest.raises(Cancelled):
         drain(steps)
+
+
+def test_a_second_pass_reads_only_what_is_not_kept(monkeypatch):
+    import ghosted.calibration as calibration
+
+    loaded = LoadedModel.of(TINY("llama"), tokenizer())
+    ids = torch.randint(0, 250, (1000,), generator=torch.Generator().manual_seed(5)).tolist()
+    windows = pack(ids, start=0, tokens=1000, window=50, bos_id=None, text="random", digest="5")
+    window = 7 * 50 * 32 * 4
+    whole, part, none = (
+        drain(calibrate(loaded, windows, windows.first(0), batch=4, store_bytes=size * window)) for size in (20, 7, 0)
+    )
+    assert [len(c.stores["calibration"]) for c in (whole, part, none)] == [20, 7, 0]
+    passed = []
+    forward = calibration.hidden_forward
+    monkeypatch.setattr(calibration, "hidden_forward", lambda view, ids: (passed.append(len(ids)), forward(view, ids)))
+    needs = frozenset({"state", "feed_forward"})
+    sums = [drain(each.statistics(range(2, 4), needs)).sums for each in (whole, part, none)]
+    assert sum(passed) == 13 + 20
+    for name in sums[0]:
+        assert torch.allclose(sums[0][name], sums[1][name], rtol=1e-5, atol=1e-4), name
+        assert torch.allclose(sums[0][name], sums[2][name], rtol=1e-5, atol=1e-4), name

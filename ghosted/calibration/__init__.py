@@ -7,6 +7,7 @@ states, the moments of the gaps asked for, and a bounded store of states for any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -193,19 +194,18 @@ class Calibration:
     def boundaries(
         self, split: str, gap: range, feed_forward: bool, *, from_store: bool = False, shared: bool = False
     ) -> Iterator[Boundary]:
-        """Yield the states at a gap's boundaries, batch by batch, from the store if it is complete, else anew.
+        """Yield the states at a gap's boundaries, batch by batch: of the windows that are kept, then anew of the rest.
 
         Args:
             split: ``calibration``, ``held_out`` or ``generated``.
             gap: the removed blocks.
             feed_forward: also give what the branch before the gap adds.
-            from_store: use the store even where it is not complete.
+            from_store: give only what the store holds.
             shared: give this process's share only, where several do the run; the caller adds up.
         """
-        if from_store or self.complete(split):
-            found = self._stored_boundaries(split, gap, feed_forward)
-            yield from (boundary for _, boundary in distributed.mine(found)) if shared else found
-        else:
+        found = self._stored_boundaries(split, gap, feed_forward)
+        yield from (boundary for _, boundary in distributed.mine(found)) if shared else found
+        if not from_store and not self.complete(split):
             yield from self._fresh_boundaries(split, gap, feed_forward, shared)
 
     def states(self, split: str, windows: int | None = None) -> Iterator[tuple[Tensor, list[Tensor]]]:
@@ -239,11 +239,13 @@ class Calibration:
             yield Boundary(pre.to(self.loaded.device), post.to(self.loaded.device), branch, hidden)
 
     def _fresh_boundaries(self, split: str, gap: range, feed_forward: bool, shared: bool) -> Iterator[Boundary]:
-        rest = RemovedBlocks.of(range(gap.stop, self.loaded.blocks))
-        view = pruned_view(self.loaded.model, rest)
+        unused = RemovedBlocks.of(range(gap.stop, self.loaded.blocks))
+        view = pruned_view(self.loaded.model, unused)
+        windows = self.splits[split]
+        left = replace(windows, rows=windows.rows[len(self.stores[split]) :])
         branches = (gap.start - 1,) if feed_forward else ()
         with recording(view, feed_forward_of=branches) as recorder:
-            batches = self.splits[split].batches(self.batch)
+            batches = left.batches(self.batch)
             for ids in (ids for _, ids in distributed.mine(batches)) if shared else batches:
                 hidden_forward(view, ids.to(self.loaded.device))
                 branch, hidden = (found.get(gap.start - 1) for found in (recorder.feed_forward, recorder.hidden))
