@@ -26,6 +26,14 @@ def tables(measured: Measured) -> str:
     return "".join(shown)
 
 
+def subject(measured: Measured) -> str:
+    """Return what was measured, as one sentence: it stays when the controls say something else."""
+    experiment, found = measured.asked.experiment, measured.evaluation
+    if found is None or not found.run.blocks:
+        return f"Measured: {experiment.model}, blocks {experiment.remove or 'none'} removed."
+    return f"Measured: {found.run.model_label}, {found.run.removed.describe(found.run.blocks)}."
+
+
 def _texts(found: Evaluation, models: Sequence[Evidence]) -> str:
     if not found.protocols:
         return ""

@@ -20,6 +20,7 @@ def test_evidence_is_measured_on_demand_with_its_cost_beforehand(browser, url):
         page.click("#gl-measure")
         page.wait_for_selector("#gl-evidence table")
         assert page.locator("#gl-evidence table").count() == 3
+        page.wait_for_function("() => document.querySelector('#gl-measuring').innerText.includes('14-18')")
         assert "This model is broken" in page.inner_text("#gl-evidence")
         page.locator("#gl-panel-evidence").scroll_into_view_if_needed()
         for name in ("losses", "sequences"):

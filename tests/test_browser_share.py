@@ -166,7 +166,7 @@ def test_what_is_shown_is_exported_and_imported_again(page, browser, url, tmp_pa
     (tmp_path / name).write_bytes(data)
     assert json.loads(data)["experiment"]["prompt"] == PROMPT
     with opened(browser, url, ready="#gl-link .gl-copy") as other:
-        other.set_input_files("#gl-import input, input[accept='.json']", str(tmp_path / name))
+        other.set_input_files("#gl-import input, input[accept*='.safetensors']", str(tmp_path / name))
         other.wait_for_selector("#gl-shown :text('imported')")
         filled(other, "#gl-remove textarea, #gl-remove input", "12-16")
         other.wait_for_selector("#gl-plot-boundary .js-plotly-plot")
@@ -177,7 +177,7 @@ def test_what_is_shown_is_exported_and_imported_again(page, browser, url, tmp_pa
         assert [row[1] for row in again] == [row[1] for row in drawn]
         assert [row[0] for row in again] == pytest.approx([row[0] for row in drawn])
         (tmp_path / "foreign.json").write_text('{"a": "<img src=x onerror=alert(1)>"}')
-        other.set_input_files("#gl-import input, input[accept='.json']", str(tmp_path / "foreign.json"))
+        other.set_input_files("#gl-import input, input[accept*='.safetensors']", str(tmp_path / "foreign.json"))
         other.wait_for_selector("#gl-shown .gl-problem:text('was not exported')")
         assert other.faults == []
 

