@@ -17,7 +17,7 @@ from ghosted.results import Similarity
 
 BINS = 40
 GROUPS = 256
-CHUNK = 128  # tokens per product: the float32 copy of their states stays in cache-sized memory
+CHUNK = 32  # tokens per product: the float32 copy of their states stays in cache-sized memory
 
 
 class SimilaritySums:

@@ -29,7 +29,7 @@ MOMENTS = {  # name: (feature, weighted)
     "joint_weighted": ("joint", True),
 }
 BASES = ("identity", "rotated")
-BAND = 288  # rows of a product at once: small beside the sums at any width, and still fast
+BAND = 192  # rows of a product at once: small beside the sums at any width, and still fast
 
 
 @dataclass(frozen=True, eq=False)
