@@ -9,8 +9,7 @@ from typing import Any
 from analysis.measuring import Measured
 from analysis.names import method_label
 from analysis.numbers import MISSING, count, percent, three
-from analysis.palette import css_class
-from analysis.tables import protocol_line
+from analysis.tables import protocol_line, row
 from ghosted.results.evidence import Evaluation, Evidence
 
 
@@ -119,12 +118,7 @@ def _sensitivity(sources: Sequence[Any]) -> str:
 def _table(caption: str, heads: Sequence[tuple[str, str]], rows: Sequence[tuple[str, list[str]]]) -> str:
     head = "<th scope='col'>model</th>" + "".join(
         f"<th scope='col'>{name}<small>{unit}</small></th>" for name, unit in heads)
-    body = "".join(
-        f"<tr class='{css_class('original' if name == 'dense' else name)}'><th scope='row'><i class='gl-swatch'></i>"
-        f"{escape('original' if name == 'dense' else method_label(name))}</th>"
-        + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-        for name, cells in rows
-    )
+    body = "".join(row("original" if name == "dense" else name, cells) for name, cells in rows)
     table = f"<table class='gl-table'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<h3 class='gl-caption'>{caption}</h3><div class='gl-scroll'>{table}</div>"
 

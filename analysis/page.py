@@ -15,7 +15,7 @@ from analysis.forms import Forms
 from analysis.live import Layout, Live
 from analysis.opening import Opening
 from analysis.panels import bus, controls, share, status
-from analysis.panels.parts import PRIVATE
+from analysis.panels.parts import PRIVATE, WATCHING
 from analysis.previewing import SHOWN, Previewing, Source
 from analysis.record import Record
 from analysis.runner import RunFunction
@@ -30,7 +30,6 @@ EACH = PRIVATE | {"trigger_mode": "multiple"}
 """Not ``always_last`` where an event has several listeners: gradio sends what was put off out as the whole event again,
 and they never come to rest."""
 LATEST = PRIVATE | {"trigger_mode": "always_last"}
-WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
 DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 """The parts of a run in the order in which they become known; the texts are followed on their own."""
 
@@ -105,7 +104,9 @@ def _place(first: Record | None) -> Layout:
 
 
 def _frame(name: str, **options: Any) -> gr.Column:
-    return gr.Column(elem_classes="gl-panel", elem_id=f"gl-panel-{name}", **options)
+    # What no run fills says itself what it shows: it is neither precomputed nor of the past.
+    own = [] if panels.module(name).PART else ["gl-own"]
+    return gr.Column(elem_classes=["gl-panel", *own], elem_id=f"gl-panel-{name}", **options)
 
 
 def _fill(live: Live) -> None:

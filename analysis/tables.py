@@ -21,7 +21,7 @@ def numbers_table(run: Run) -> str:
     """Return the table of all methods, one row each, under a row for the original."""
     text = next(iter(run.dense_perplexity), None)
     head = "".join(f"<th scope='col'>{name}<small>{unit}</small></th>" for name, unit in HEADERS)
-    dense = _row("original", [three(run.dense_perplexity.get(text)), "0", MISSING, MISSING, "0"])
+    dense = row("original", [three(run.dense_perplexity.get(text)), "0", MISSING, MISSING, "0"])
     rows = "".join(_method_row(method, text) for method in run.methods)
     table = f"<table class='gl-table'><thead><tr>{head}</tr></thead><tbody>{dense}{rows}</tbody></table>"
     return f"<div class='gl-scroll'>{table}</div>"
@@ -127,10 +127,11 @@ def _method_row(method: MethodResult, text: str | None) -> str:
         three(method.perplexity.get(text)), three(method.damage.get(text)), three(left.held_out), three(left.median),
         count(method.added_parameters),
     ]
-    return _row(method.method, cells)
+    return row(method.method, cells)
 
 
-def _row(method: str, cells: list[str]) -> str:
+def row(method: str, cells: list[str]) -> str:
+    """Return one row of a table, headed by the colour and the name of a method or of the original."""
     return f"<tr class='{css_class(method)}'>{_name(method)}" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
 
 

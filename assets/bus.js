@@ -38,7 +38,8 @@ function apply() {
   document.getElementById("gl-main")?.setAttribute("data-source", value.source);
   for (const panel of panels()) {
     const name = nameOf(panel);
-    const reason = ["layer_map", "runs", "evidence", "share"].includes(name) ? "" : value.stale[name] || value.stale.all || "";
+    const itself = panel.classList.contains("gl-own") || ["layer_map", "share"].includes(name);
+    const reason = itself ? "" : value.stale[name] || value.stale.all || "";
     panel.toggleAttribute("data-preview", value.preview.includes(name));
     if (reason) panel.dataset.stale = reason; else delete panel.dataset.stale;
   }

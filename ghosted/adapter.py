@@ -51,7 +51,7 @@ class Adapter:
     @property
     def removed(self) -> RemovedBlocks:
         """Which blocks go."""
-        return RemovedBlocks.parse(self.ghost.removed, self.ghost.base.blocks)
+        return self.ghost.removed_blocks
 
     @property
     def repairs(self) -> list[Repair]:

@@ -149,10 +149,8 @@ class _Scoring:
                 run.self_check = same if run.self_check is None else run.self_check and same
                 label = windows.text if windows.text not in self.result.protocols else name
                 self.result.scored[label] = text
-                self.result.protocols[label] = Protocol(
-                    text=f"{windows.text}, tokens {windows.start:,} to {windows.stop:,}", sha256=windows.digest,
-                    window=windows.window, stride=stride, windows=len(windows), tokens_scored=dense.tokens_scored,
-                    bos=windows.bos, dtype=self.loaded.dtype, same_source=text.same_source,
+                self.result.protocols[label] = Protocol.of(
+                    windows, dense.tokens_scored, self.loaded.dtype, text.same_source, stride
                 )
                 for evidence, found in [(self.result.dense, dense)] + [
                     (self.result.method(method), found) for method, found in variants.items()

@@ -115,9 +115,9 @@ class Ghost:
     made_by: dict[str, str] = field(default_factory=dict)
 
     @property
-    def gaps(self) -> tuple[range, ...]:
-        """The gaps, in order."""
-        return RemovedBlocks.parse(self.removed, self.base.blocks).gaps
+    def removed_blocks(self) -> RemovedBlocks:
+        """Which blocks are gone."""
+        return RemovedBlocks.parse(self.removed, self.base.blocks)
 
     def to_text(self) -> str:
         """Return the file's content."""
@@ -168,7 +168,7 @@ class Ghost:
         base = self.base
         if not (0 < base.blocks <= 2_000 and 0 < base.width <= 262_144):
             raise InputError(f"{where} describes no model: {base.blocks} blocks of width {base.width}.")
-        names = [gap_name(gap) for gap in self.gaps]
+        names = [gap_name(gap) for gap in self.removed_blocks.gaps]
         if [repair.gap for repair in self.repairs] != names:
             raise InputError(f"{where} removes blocks {', '.join(names) or 'none'}, but repairs "
                              f"{', '.join(repair.gap[:20] for repair in self.repairs) or 'nothing'}.")  # fmt: skip

@@ -73,6 +73,18 @@ def finisher(where: str) -> Callable[[], None] | None:
     return lambda: torch.accelerator.synchronize(where)
 
 
+def seconds_of(work: Callable[[], Any], where: str) -> float:
+    """Do ``work`` and return its seconds; a device that computes on its own is waited for, before and after."""
+    wait = finisher(where)
+    if wait is not None:
+        wait()
+    start = time.perf_counter()
+    work()
+    if wait is not None:
+        wait()
+    return time.perf_counter() - start
+
+
 @once
 def cpu_name() -> str:
     """Return the processor's name as people know it."""

@@ -8,7 +8,6 @@ pass and C³ for what is done per gap. So a plan is right within the efficiency 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, dataclass
 from functools import cache as once
 from typing import Any
@@ -180,17 +179,8 @@ def _measure_costs() -> dict[str, float]:
 
     from ghosted.solve import Spectrum
 
-    wait = machine.finisher(machine.device()) or (lambda: None)
-
     def quickest(work: Any, times: int) -> float:
-        found = []
-        for _ in range(times):
-            wait()
-            start = time.perf_counter()
-            work()
-            wait()
-            found.append(time.perf_counter() - start)
-        return min(found)
+        return min(machine.seconds_of(work, machine.device()) for _ in range(times))
 
     with torch.inference_mode():
         X = torch.randn(2 * ORDER, ORDER, device=machine.device())

@@ -82,8 +82,7 @@ def pruned_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequenc
                          "can be removed.")  # fmt: skip
     family, blocks = find_family(model), blocks_of(model)
     removed.check(len(blocks))
-    for repair in repairs:
-        _check(repair, removed, repairs, family, model)
+    check_repairs(model, removed, repairs)
     kept = removed.survivors(len(blocks))
     view = _copy_sharing_tensors(model, [blocks[i] for i in removed.blocks])
     _keep(view, view.get_submodule(family.blocks_path), kept)
@@ -116,6 +115,12 @@ def with_hidden_state(args: tuple, kwargs: dict[str, Any], state: torch.Tensor) 
 def hidden_state(args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
     """Return the hidden state ``(b, t, C)`` among a block's arguments."""
     return args[0] if args else kwargs["hidden_states"]
+
+
+def check_repairs(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair]) -> None:
+    """Raise what :func:`pruned_view` raises where a repair does not fit the gaps that ``removed`` leaves."""
+    for repair in repairs:
+        _check(repair, removed, repairs, find_family(model), model)
 
 
 def _check(repair: Repair, removed: RemovedBlocks, repairs: Sequence[Repair], family: Family, model: nn.Module) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ghosted.operators import Fitted
     from ghosted.pruned import Repair
     from ghosted.scores.profile import Profiler
-    from ghosted.texts import Slices, Windows
+    from ghosted.texts import Slices
 
 TOKENS_PER_CHANNEL = 4  # below this many calibration tokens per channel the fit follows noise
 
@@ -317,7 +317,8 @@ class Pipeline:
                 dense, scores, same = yield from score(loaded, run.removed, repairs, windows, self.cancel)
                 run.self_check = same if run.self_check is None else run.self_check and same
                 run.dense_perplexity[name] = dense.perplexity
-                run.protocols[name] = self._protocol(windows, dense.tokens_scored, self.slices.same_source[name])
+                same_source = self.slices.same_source[name]
+                run.protocols[name] = Protocol.of(windows, dense.tokens_scored, run.dtype, same_source)
                 for method, result in scores.items():
                     entry = run.method(method)
                     if result.perplexity is None:
@@ -336,13 +337,6 @@ class Pipeline:
                 self.run.ranges = yield from drawn_map(calibration, self.experiment.seed, self.cancel)
             except (ResourceError, TextError) as reason:  # everything else is there; only this picture is missing
                 self.run.warnings.append(str(reason))
-
-    def _protocol(self, windows: Windows, scored: int, same_source: bool) -> Protocol:
-        return Protocol(
-            text=f"{windows.text}, tokens {windows.start:,} to {windows.stop:,}", sha256=windows.digest,
-            window=windows.window, stride=windows.window, windows=len(windows), tokens_scored=scored,
-            bos=windows.bos, dtype=self.run.dtype, same_source=same_source,
-        )
 
     def _warn_of_harm(self) -> None:
         plain = next((m for m in self.run.methods if m.method == "none"), None)

@@ -16,6 +16,7 @@ from ghosted.errors import InputError, TextError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.removed import RemovedBlocks
+from ghosted.results import Protocol
 from ghosted.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -159,12 +160,7 @@ def _source(
     repairs = {key: [Repair(gap, fit.feature, fit.operator())] for key, fit in keyed.items() if fit.M is not None}
     (label, scored), = slices.evaluation.items()
     dense, scores, _ = yield from score(loaded, removed, {"none": []} | repairs, scored, cancel, downstream=False)
-    protocol = {
-        "text": f"{label}, tokens {scored.start:,} to {scored.stop:,}", "sha256": scored.digest,
-        "window": scored.window, "stride": scored.window, "windows": len(scored),
-        "tokens_scored": dense.tokens_scored, "bos": scored.bos, "dtype": loaded.dtype,
-        "same_source": slices.same_source[label],
-    }
+    protocol = vars(Protocol.of(scored, dense.tokens_scored, loaded.dtype, slices.same_source[label]))
     result = []
     for name in names:
         if name in undefined:

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from ghosted.adapter import WEIGHTS, Adapter
 from ghosted.errors import InputError
 from ghosted.ghost import FILE, LARGEST, Ghost
-from ghosted.removed import RemovedBlocks
 
 LARGEST_WEIGHTS = 2**31
 """Bytes; three gaps of a model of width 8,192 have less than half of it."""
@@ -40,7 +39,7 @@ def read(path: Path) -> Ghost:
 
 def summary(ghost: Ghost) -> str:
     """Return one sentence with the numbers that were recorded, each with what it was measured on."""
-    removed = RemovedBlocks.parse(ghost.removed).describe(ghost.base.blocks)
+    removed = ghost.removed_blocks.describe(ghost.base.blocks)
     parts = [f"This adapter of {ghost.base.label} {removed}, {ghost.method}"]
     numbers = next((each for each in ghost.numbers if each.method == ghost.method), None)
     if numbers is not None and numbers.held_out is not None:

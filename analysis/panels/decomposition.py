@@ -91,7 +91,7 @@ def build() -> DecompositionPanel:
     with gr.Row(elem_classes="gl-shared", equal_height=False):
         shared, held = (gr.HTML(elem_id=f"gl-{name}", min_width=300) for name in ("shares", "families"))
     with gr.Row(elem_classes="gl-quad"):
-        maps = {name: _captioned(f"operator-{name}", CAPTIONS[name], HEIGHT) for name in PARTS}
+        maps = {name: parts.captioned(f"operator-{name}", CAPTIONS[name], INVITATION, HEIGHT) for name in PARTS}
     said = gr.HTML(elem_id="gl-zoom-said")
     with gr.Row(elem_classes="gl-zoom", equal_height=False):
         channels = {label: gr.Number(label=label, precision=0, minimum=0, min_width=128) for label in CHANNELS}
@@ -99,7 +99,8 @@ def build() -> DecompositionPanel:
         whole = gr.Button("Whole operator", size="sm", min_width=130, scale=0, elem_id="gl-zoom-whole")
         box = gr.HTML("", html_template="<span></span>", js_on_load=SCRIPT.read_text("utf-8"), elem_classes="gl-box")
     with gr.Row(elem_classes="gl-quad"):
-        spectra_ = {name: _captioned(f"spectrum-{name}", caption, spectra.HEIGHT) for name, caption, _ in SPECTRA}
+        spectra_ = {name: parts.captioned(f"spectrum-{name}", caption, INVITATION, spectra.HEIGHT)
+                    for name, caption, _ in SPECTRA}
     reach = parts.formula(REACH)
     return DecompositionPanel(
         method, gap, formula, shared, held, maps, said, channels, zoom, whole, box, spectra_, reach,
@@ -251,9 +252,3 @@ def _resolution(picture: Portrait, where: Region | None) -> str:
 
 def _note(said: str) -> str:
     return f"<p class='gl-note' role='status'>{said}</p>"
-
-
-def _captioned(name: str, caption: str, height: int) -> gr.Plot:
-    with gr.Column(min_width=200):
-        gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
-        return parts.picture(name, INVITATION, height)

@@ -42,9 +42,7 @@ def build() -> DownstreamPanel:
     plots = {}
     with gr.Row():
         for name, caption, _ in PICTURES:
-            with gr.Column(min_width=300):
-                gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
-                plots[name] = parts.picture(f"downstream-{name}", INVITATION, 340)
+            plots[name] = parts.captioned(f"downstream-{name}", caption, INVITATION, 340, width=300)
     return DownstreamPanel(plots, parts.formula(f"{FORMULA}."))
 
 

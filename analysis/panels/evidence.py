@@ -30,7 +30,6 @@ PICTURES = (
     ("losses", "Where in the text a model got worse", "Measure the perplexity in long windows to see where it rises."),
     ("sequences", "Error against calibration sequences", "Measure how much text is enough to see where it saturates."),
 )
-WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,7 @@ def build() -> EvidencePanel:
     plots = {}
     with gr.Row():
         for name, caption, invitation in PICTURES:
-            with gr.Column(min_width=300):
-                gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
-                plots[name] = parts.picture(f"evidence-{name}", invitation, 340)
+            plots[name] = parts.captioned(f"evidence-{name}", caption, invitation, 340, width=300)
     return EvidencePanel(what, tasks, limit, measure, stop, said, results, plots)
 
 
@@ -81,7 +78,7 @@ def wire(panel: EvidencePanel, live: Any) -> None:
     measuring, asked = Measuring(panel, live), [panel.what, panel.tasks, panel.limit, *live.layout.inputs()]
     buttons = [panel.line, panel.measure, panel.stop]
     started = panel.measure.click(measuring.start, asked, buttons, **parts.PRIVATE)
-    started.then(measuring.follow, None, [*buttons, panel.results, *panel.plots.values()], **WATCHING)
+    started.then(measuring.follow, None, [*buttons, panel.results, *panel.plots.values()], **parts.WATCHING)
     panel.stop.click(measuring.end, None, [panel.line], **parts.PRIVATE)
     gr.on([panel.what.change, panel.tasks.change, panel.limit.change], measuring.plan, asked, [panel.line],
           **parts.PRIVATE)

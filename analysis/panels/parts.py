@@ -12,6 +12,8 @@ from gradio.components.plot import PlotData
 LATEX = [{"left": "$", "right": "$", "display": False}]
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
 """Options of a listener that answers at once and is no public endpoint."""
+WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
+"""Options of a listener that follows a job: many may wait at once."""
 CONFIG = {"displayModeBar": False, "displaylogo": False, "scrollZoom": False}
 
 
@@ -42,6 +44,13 @@ def picture(name: str, said: str, height: int) -> gr.Plot:
     """
     gr.HTML(invitation(said, height), elem_classes="gl-until-drawn")
     return gr.Plot(show_label=False, elem_id=f"gl-plot-{name}", elem_classes="gl-plot")
+
+
+def captioned(name: str, caption: str, said: str, height: int, width: int = 200) -> gr.Plot:
+    """Place a plot under its caption, in a column of its own at least ``width`` pixels wide."""
+    with gr.Column(min_width=width):
+        gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
+        return picture(name, said, height)
 
 
 def drawn(figure: go.Figure) -> PlotData:

@@ -45,7 +45,8 @@ def build() -> SimilarityPanel:
     """Place the panel."""
     parts.heading("How alike are the layers?", READING)
     with gr.Row(elem_classes="gl-quad"):
-        pictures = {name: _captioned(name, caption, what, height) for name, caption, what, height in PICTURES}
+        pictures = {name: parts.captioned(name, caption, f"Press Run: {what} appears here.", height)
+                    for name, caption, what, height in PICTURES}
     return SimilarityPanel(pictures, parts.formula(FORMULA))
 
 
@@ -100,9 +101,3 @@ def sinks(similarity: Similarity) -> str:
         f"Sink at {places} {named}, in {int(found.any(axis=1).sum())} of {similarity.blocks + 1} states; the largest "
         f"has ${three(float(times.max()))}$ times the median norm of state {state}, at position {position}."
     )
-
-
-def _captioned(name: str, caption: str, what: str, height: int) -> gr.Plot:
-    with gr.Column(min_width=200):
-        gr.HTML(f"<h3 class='gl-caption'>{caption}</h3>")
-        return parts.picture(name, f"Press Run: {what} appears here.", height)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ghosted.errors import ResourceError
+from ghosted.models import background
 
 
 def measured(work: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
@@ -35,10 +35,9 @@ def measured(work: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
     Raises:
         ResourceError: the process failed.
     """
-    root = str(Path(__file__).parents[2])
-    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    environment = background.environment(Path(__file__).parents[2])
     command = [sys.executable, "-m", __name__, work.__module__, work.__name__, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths})
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise ResourceError(f"The bench's own process failed: {last[:200]}")

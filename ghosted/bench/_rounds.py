@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from ghosted import machine
 
 if TYPE_CHECKING:
     from ghosted.models import LoadedModel
     from ghosted.texts import Windows
 
 
-def interleaved(works: Mapping[str, Callable[[], Any]], rounds: int, wait: Callable[[], Any] | None = None) -> dict[
-    str, list[float]
-]:  # fmt: skip
+def interleaved(
+    works: Mapping[str, Callable[[], Any]], rounds: int, where: str = "cpu"
+) -> dict[str, list[float]]:
     """Return the seconds of each work in each round, after one round that does not count.
 
     Args:
         works: by name; each runs once per round, in this order.
         rounds: that count.
-        wait: called before each reading of the clock; of a device that computes on its own, waits for it.
+        where: the device that works.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
-            if wait is not None:
-                wait()
-            start = time.perf_counter()
-            work()
-            if wait is not None:
-                wait()
+            taken = machine.seconds_of(work, where)
             if number:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(taken)
     return seconds
 
 

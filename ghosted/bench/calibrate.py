@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ghosted import machine, operators
+from ghosted import operators
 from ghosted.bench._rounds import bare_pass, interleaved, medians, middle_gap, ratio
 from ghosted.experiment import DEFAULT_METHODS, Experiment
 from ghosted.progress import drain
@@ -46,7 +46,7 @@ def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str
         "calibrate": calibrated(0),
         "calibrate_all_ranges": calibrated(DEFAULT_BYTES),
     }
-    seconds = interleaved(works, ROUNDS, machine.finisher(loaded.device))
+    seconds = interleaved(works, ROUNDS, loaded.device)
     everything = ratio(seconds["calibrate_all_ranges"], seconds["forward"])
     return {
         **ratio(seconds["calibrate"], seconds["forward"]),

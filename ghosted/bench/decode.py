@@ -9,7 +9,6 @@ every few tokens, and ratios are medians over the turns.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -75,20 +74,19 @@ class _Writer:
         import torch
         from transformers import DynamicCache
 
-        self._model, self._wait = model, machine.finisher(device)
+        self._model, self._device = model, device
         self._cache = DynamicCache(config=model.config)
         generator = torch.Generator().manual_seed(0)
         self._next = torch.randint(0, model.config.vocab_size, (1, PROMPT), generator=generator).to(device)
 
     def turn(self) -> float:
         """Write :data:`TURN` tokens and return the seconds."""
+        return machine.seconds_of(self._write, self._device)
+
+    def _write(self) -> None:
         import torch
 
-        start = time.perf_counter()
         with torch.inference_mode():
             for _ in range(TURN):
                 logits = self._model(input_ids=self._next, cache=self._cache, use_cache=True).logits
                 self._next = logits[:, -1:].argmax(-1)
-        if self._wait is not None:
-            self._wait()
-        return time.perf_counter() - start

@@ -8,14 +8,13 @@ residual of ``ghosted``, fitted exactly on all calibration tokens, on 30 random 
 from __future__ import annotations
 
 import random
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ghosted import operators
+from ghosted import machine, operators
+from ghosted.bench._rounds import bare_pass, medians, ratio
 from ghosted.experiment import Experiment
 from ghosted.progress import drain
 
@@ -39,38 +38,26 @@ def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str
     """
     from ghosted import models, texts
     from ghosted.calibration import calibrate, store, windows_per_batch
-    from ghosted.pruned import pruned_view
     from ghosted.recoverability import recoverability_map
-    from ghosted.removed import RemovedBlocks
-    from ghosted.states import hidden_forward
 
     loaded = drain(models.load(experiment.model), on_event)
     slices = drain(texts.slices(experiment, loaded), on_event)
     windows, held_out = slices.calibration, slices.held_out
-    view = pruned_view(loaded.model, RemovedBlocks())
     batch = windows_per_batch(None, windows.window)
     token = store.bytes_per_token(loaded.blocks, loaded.width, next(loaded.model.parameters()).element_size())
     everything = max(windows.tokens + held_out.tokens, 2 * held_out.tokens) * token
     calibration = drain(calibrate(loaded, windows, held_out, batch=batch, store_bytes=everything), on_event)
 
-    def forward() -> float:
-        start = time.perf_counter()
-        for ids in windows.batches(batch):
-            hidden_forward(view, ids.to(loaded.device))
-        return time.perf_counter() - start
-
-    pairs = []
+    forward = bare_pass(loaded, windows, batch)
+    seconds: dict[str, list[float]] = {"forward": [], "map": []}
     for _ in range(ROUNDS):
-        seconds = forward()
+        seconds["forward"].append(machine.seconds_of(forward, loaded.device))
         found = drain(recoverability_map(calibration), on_event)
-        pairs.append((seconds, found.seconds))
-    ratios = [mapped / bare for bare, mapped in pairs]
+        seconds["map"].append(found.seconds)
     return {
-        "ratio": statistics.median(ratios),
-        "spread": [min(ratios), max(ratios)],
+        **ratio(seconds["map"], seconds["forward"]),
         **_against_exact(calibration, found, on_event),
-        "forward_s": statistics.median(p[0] for p in pairs),
-        "map_s": statistics.median(p[1] for p in pairs),
+        **medians(seconds),
         "tokens": found.tokens,
         "held_out_tokens": found.held_out_tokens,
         "batch": batch,

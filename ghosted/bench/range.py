@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ghosted import operators
+from ghosted.bench._rounds import medians, ratio
 from ghosted.experiment import DEFAULT_METHODS, Experiment
 from ghosted.progress import drain
 
@@ -70,11 +71,9 @@ def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str
         preview.prefetch(RemovedBlocks((range(start, start + steps + 1),)), DEFAULT_METHODS)
         seconds["seen"].append(shown(preview, range(start + 1, start + steps + 1), "quick"))
     per_round = [statistics.median(seconds["step"][i * steps : (i + 1) * steps]) for i in range(ROUNDS)]
-    ratios = [step / full for step, full in zip(per_round, seconds["calibrate"], strict=True)]
     return {
-        "ratio": statistics.median(ratios),
-        "spread": [min(ratios), max(ratios)],
-        **{f"{name}_s": statistics.median(values) for name, values in seconds.items()},
+        **ratio(per_round, seconds["calibrate"]),
+        **medians(seconds),
         "tokens": calibration.stores["calibration"].tokens,
         "held_out_tokens": calibration.stores["held_out"].tokens,
         "dtype": loaded.dtype,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ghosted import machine
 from ghosted.bench._rounds import interleaved, medians, ratio
 from ghosted.experiment import Experiment
 from ghosted.progress import Stage
@@ -61,5 +60,5 @@ def _order(order: int, rounds: int, experiment: Experiment) -> dict[str, Any]:
 
     G, B = synthetic_moments(order, experiment.seed)
     works = {"solve": lambda: Spectrum(G).solve(B, experiment.ridge), "product": lambda: G @ B}
-    seconds = interleaved(works, rounds, machine.finisher(str(G.device)))
+    seconds = interleaved(works, rounds, str(G.device))
     return ratio(seconds["solve"], seconds["product"]) | medians(seconds)

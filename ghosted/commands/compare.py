@@ -37,7 +37,7 @@ def table(payload: dict[str, Any]) -> str:
     dense = _by_text(payload["dense"]["perplexity"])
     several = len(dense) > 1
     lines = [f"removed {payload['experiment']['remove'] or 'nothing'}"]
-    lines += [f"dense perplexity{f' on {t}' if several else ''} {_number(x)}" for t, x in dense.items()]
+    lines += [f"dense perplexity{f' on {t}' if several else ''} {number(x)}" for t, x in dense.items()]
     names = [f"text {i}" if several else "perplexity" for i in range(1, len(dense) + 1)]
     heads = ["calibration", "held-out", "median", *(h for name in names for h in (name, "damage")), "added"]
     lines += ["", f"{'method':<18}" + "".join(f"{head:>12}" for head in heads)]
@@ -46,8 +46,8 @@ def table(payload: dict[str, Any]) -> str:
             lines.append(f"{m['method']:<18}not defined: {m['not_defined']}")
             continue
         r, perplexity, damage = m["residual"] or {}, _by_text(m["perplexity"]), _by_text(m["damage"])
-        cells = [_number(r.get(k)) for k in ("calibration", "held_out", "median")]
-        cells += [_number(values.get(t)) for t in dense for values in (perplexity, damage)]
+        cells = [number(r.get(k)) for k in ("calibration", "held_out", "median")]
+        cells += [number(values.get(t)) for t in dense for values in (perplexity, damage)]
         lines.append(f"{m['method']:<18}" + "".join(f"{c:>12}" for c in (*cells, f"{m['added_parameters']:,}")))
     lines += [_distilled(m) for m in payload["methods"] if "distill" in m]
     keys = [f"text {i}: " if several else "" for i in range(1, len(dense) + 1)]
@@ -59,7 +59,7 @@ def _distilled(m: dict[str, Any]) -> str:
     d = m["distill"]
     return (
         f"{m['method']}: {d['steps']} steps of distillation in {d['seconds']:.0f} s, held-out KL "
-        f"{_number(d['kl_before'])} → {_number(d['kl_after'])} nats per token (best after step {d['best_step']})"
+        f"{number(d['kl_before'])} → {number(d['kl_after'])} nats per token (best after step {d['best_step']})"
     )
 
 
@@ -67,7 +67,8 @@ def _by_text(values: Any) -> dict[str, Any]:
     return values if isinstance(values, dict) else {"": values}
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a number in three significant digits, or a dash."""
     return "–" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.4g}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ghosted import flags
+from ghosted.commands.compare import number
 from ghosted.evaluation import Plan, evaluate
 from ghosted.progress import drain
 from ghosted.results.evidence import protocol_sentence
@@ -94,11 +95,6 @@ def _cells(row: dict[str, Any], texts: list[str], tasks: list[str]) -> list[str]
     if "probe" in row:
         cells += [number(row["probe"]["accuracy"]), number(row["probe"]["repetition"])]
     return cells
-
-
-def number(value: float | None) -> str:
-    """Return a number in three significant digits, or a dash."""
-    return "–" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.4g}"
 
 
 def _speed(speed: dict[str, Any]) -> list[str]:

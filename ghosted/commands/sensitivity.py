@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ghosted import flags
-from ghosted.commands.evaluate import number
+from ghosted.commands.compare import number
 from ghosted.progress import drain
 from ghosted.sensitivity import NEAR, SIZES, sensitivity
 

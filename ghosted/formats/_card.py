@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ghosted.ghost import Ghost, Numbers
-from ghosted.removed import RemovedBlocks
+from ghosted.results.evidence import protocol_sentence
 
 _SPDX = {"Apache-2.0": "apache-2.0", "MIT": "mit"}
 _LOADS = {
@@ -50,7 +50,7 @@ def card(ghost: Ghost, lines: int = 0) -> str:
         ghost: its record.
         lines: of the modelling file, where the export has one.
     """
-    base, removed = ghost.base, RemovedBlocks.parse(ghost.removed)
+    base, removed = ghost.base, ghost.removed_blocks
     front = ["---", f"license: {_SPDX.get(base.licence, 'other')}"]
     if base.kind == "hub":
         front.append(f"base_model: {json.dumps(base.name)}")
@@ -93,10 +93,7 @@ def _table(ghost: Ghost) -> list[str]:
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows)]
     for number, p in enumerate(ghost.protocols.values(), 1):
         which = f"Perplexity {number}" if len(texts) > 1 else "Perplexity"
-        lines += ["", f"{which} on {_line(str(p.get('text')))}: {p.get('windows')} windows of {p.get('window')}, "
-                  f"stride {p.get('stride')}, {p.get('tokens_scored'):,} tokens scored, "
-                  f"{'BOS' if p.get('bos') else 'no BOS'}, {p.get('dtype')}"
-                  f"{', same source as the calibration text' if p.get('same_source') else ''}."]  # fmt: skip
+        lines += ["", f"{protocol_sentence(p | {'text': _line(p['text'])}, which)}."]
     lines += ["", "Error: ‖x̂ − X_post‖ / ‖Δ‖ at the boundary; plain pruning is exactly 1."]
     return lines
 

@@ -8,7 +8,6 @@ FOLDER`` is that process.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,9 +46,8 @@ def check(
     from ghosted.models import background
 
     _ask(model, form, folder, work)
-    root = str(Path(__file__).parents[2])
-    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    environment = os.environ | {"PYTHONPATH": paths, "HF_MODULES_CACHE": str(work / "modules"), "HF_HUB_OFFLINE": "1"}
+    environment = background.environment(Path(__file__).parents[2])
+    environment |= {"HF_MODULES_CACHE": str(work / "modules"), "HF_HUB_OFFLINE": "1"}
     code = yield from background.command(
         "reading it again in a new process", [sys.executable, "-m", __spec__.name, str(work)], log=work / "log",
         expected=12.0, environment=environment, cancel=cancel,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ghosted.models.families import Family, blocks_of, find_family, norm_eps
-from ghosted.pruned import OF_THE_BRANCH, Repair, pruned_view
+from ghosted.pruned import OF_THE_BRANCH, Repair, check_repairs, pruned_view
 from ghosted.removed import RemovedBlocks, gap_name
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def wrapped(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Re
     """
     from ghosted.modelling_ghosted import GhostedConfig, GhostedForCausalLM
 
-    pruned_view(model, removed, repairs)  # refuses what does not fit
     view, family = pruned_view(model, removed), find_family(model)
+    check_repairs(model, removed, repairs)
     kept = removed.survivors(len(blocks_of(model)))
     base = copy.deepcopy(view.config)
     base._name_or_path = ""  # where it lay on this machine

@@ -6,6 +6,7 @@ flow. A process is ended when the run is cancelled or abandoned; a thread finish
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -94,6 +95,12 @@ def command(
                 process.kill()
     yield Progress(stage, 1, 1, 0.0)
     return code
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return this process's environment for another Python, which finds the modules of ``folder`` first."""
+    paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    return os.environ | {"PYTHONPATH": paths}
 
 
 def _progress(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ghosted.experiment import Experiment
 from ghosted.removed import RemovedBlocks
@@ -25,6 +26,9 @@ from ghosted.results.choice import Candidate, Choice, Cost
 from ghosted.results.columns import Column, Top
 from ghosted.results.operator import Decomposition, operator_key
 from ghosted.results.states import RecoverabilityMap, Similarity
+
+if TYPE_CHECKING:
+    from ghosted.texts import Windows
 
 __all__ = [
     "PARTS",
@@ -78,6 +82,15 @@ class Protocol:
     bos: bool
     dtype: str
     same_source: bool
+
+    @classmethod
+    def of(cls, windows: Windows, scored: int, dtype: str, same_source: bool, stride: int | None = None) -> Protocol:
+        """Return the protocol of ``scored`` tokens of these windows, end to end unless a stride is given."""
+        return cls(
+            text=f"{windows.text}, tokens {windows.start:,} to {windows.stop:,}", sha256=windows.digest,
+            window=windows.window, stride=stride or windows.window, windows=len(windows), tokens_scored=scored,
+            bos=windows.bos, dtype=dtype, same_source=same_source,
+        )
 
 
 @dataclass

@@ -187,10 +187,10 @@ def same_protocol(one: Protocol | Mapping[str, Any], other: Protocol | Mapping[s
         raise InputError(f"These perplexities cannot be compared: their protocols differ ({said}); score both alike.")
 
 
-def protocol_sentence(p: Mapping[str, Any]) -> str:
-    """Return what a perplexity means in one line, from a protocol's JSON."""
+def protocol_sentence(p: Mapping[str, Any], what: str = "perplexity") -> str:
+    """Return what a perplexity (or what it is called) means in one line, from a protocol's JSON."""
     return (
-        f"perplexity on {p['text']}: {p['windows']} windows of {p['window']}, stride {p['stride']}, "
+        f"{what} on {p['text']}: {p['windows']} windows of {p['window']}, stride {p['stride']}, "
         f"{p['tokens_scored']:,} tokens scored, {'BOS' if p['bos'] else 'no BOS'}, {p['dtype']}"
         f"{', same source as the calibration text' if p['same_source'] else ''}"
     )

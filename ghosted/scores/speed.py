@@ -8,13 +8,13 @@ round; medians and quartiles over rounds are what is reported.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ghosted import machine
 from ghosted.progress import CancelFlag, Stage, Steps
 from ghosted.states import hidden_forward
 
@@ -74,7 +74,7 @@ def speed(
                 seconds[name]["decode"].append(wrote)
             yield stage.step()
         for kind, work in own.items():
-            alone[kind].append(_seconds(work, loaded.device))
+            alone[kind].append(machine.seconds_of(work, loaded.device))
     result: dict[str, Any] = {
         "models": {name: _sizes(models[name], added.get(name, Added())) for name in names},
         "rounds": rounds, "prompt": prompt, "written": written, "dtype": loaded.dtype, "device": loaded.device,
@@ -113,23 +113,8 @@ def _sizes(model: PreTrainedModel, added: Added) -> dict[str, Any]:
             "added_parameters": added.parameters}  # fmt: skip
 
 
-def _seconds(work: Callable[[], Any], device: str) -> float:
-    _settle(device)
-    start = time.perf_counter()
-    work()
-    _settle(device)
-    return time.perf_counter() - start
-
-
-def _settle(device: str) -> None:
-    """Wait for work that a device does in the background; on the CPU there is none."""
-    kind = device.partition(":")[0]
-    if kind != "cpu":
-        getattr(torch, kind).synchronize()
-
-
 def _prefill(model: PreTrainedModel, ids: torch.Tensor, device: str) -> float:
-    return _seconds(lambda: hidden_forward(model, ids), device)
+    return machine.seconds_of(lambda: hidden_forward(model, ids), device)
 
 
 def _decode(model: PreTrainedModel, ids: torch.Tensor, written: int, device: str) -> float:
@@ -143,7 +128,7 @@ def _decode(model: PreTrainedModel, ids: torch.Tensor, written: int, device: str
             for _ in range(written):
                 model(input_ids=step, cache=cache, use_cache=True)
 
-        return _seconds(write, device)
+        return machine.seconds_of(write, device)
 
 
 def _operator(loaded: LoadedModel, prompt: int) -> dict[str, Callable[[], torch.Tensor]]:
