@@ -60,7 +60,7 @@ class Live:
         self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], local_paths: bool,
         first: Record | None = None, measure: RunFunction = library.measure,
     ) -> None:
-        self.first = first
+        self.first, self.first_pickers = first, {}
         self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
         # One runner for all: they share the model, and so they wait for each other.
         def work(asked: Experiment | Asked | Only, cancel: Any) -> Any:

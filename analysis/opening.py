@@ -42,6 +42,7 @@ class Opening:
         session.redraw(panels.PANELS)
         # What the page opened with is in it already, and somebody may have begun to type.
         shown = share.show(layout.share, record) if record is not None else {}
+        shown |= self.live.first_pickers
         if found is not None:
             shown |= self._texts_of(found, session)
         if experiment != DEFAULT:
@@ -57,16 +58,21 @@ class Opening:
         return shown | {layout.bus: self.marks(session, experiment, job is not None)}
 
     def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
-        """Draw the pictures of the panels that have come near the window, and set their pickers; the others wait."""
+        """Draw the pictures of the panels that have come near the window, as their pickers say; the others wait."""
         visitor, near = request.session_hash, getattr(event, "panels", ())
         session = self.live.sessions.of(visitor)
-        shown: dict[Any, Any] = {}
+        drawn: dict[Any, Any] = {}
         for name in panels.PANELS:
             record = self.live.shown_by(name, visitor) if isinstance(near, list) and name in near else None
-            shown |= self.live.show(record, session, only=[name]) if record is not None else {}
-        late = {part: value for part, value in shown.items()
-                if isinstance(part, gr.Plot) or isinstance(value, gr.components.Component)}
-        return late or gr.skip()
+            if record is None:
+                continue
+            picked = session.picked.get(name)
+            shown = self.live.show(record, session, only=[name])
+            if picked:
+                shown |= panels.module(name).redraw(self.layout.panels[name], record, *picked)
+            if session.picked.get(name) is picked:  # else what has been picked meanwhile is being drawn already
+                drawn |= {part: value for part, value in shown.items() if isinstance(part, gr.Plot)}
+        return drawn or gr.skip()
 
     def _texts_of(self, record: Record, session: Session) -> dict[Any, Any]:
         """Return the updates of a whole record but its figures, which are asked for when their panel is near."""

@@ -110,12 +110,14 @@ def _frame(name: str, **options: Any) -> gr.Column:
 
 
 def _fill(live: Live) -> None:
-    """Put the first record's texts, map and blocks into the page itself; the rest follows once the page is there."""
+    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow when it is there."""
     if live.first is None:
         return
     for component, value in live.show(live.first, Session()).items():
         if isinstance(value, (str, int)):
             component.value = value
+        elif isinstance(value, gr.components.Component):
+            live.first_pickers[component] = value
 
 
 def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> list[Dependency]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from analysis.record import Record
 from ghosted.experiment import Experiment
@@ -27,6 +28,7 @@ class Session:
         runs: the finished runs by number, oldest first.
         pinned: number of the run that the others are compared with.
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
+        picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
         uploads: paths of the files this visitor has uploaded.
         failed: what could not be drawn of the last run, one sentence.
     """
@@ -39,6 +41,7 @@ class Session:
     runs: dict[int, Record] = field(default_factory=dict)
     pinned: int | None = None
     drawn: dict[str, int] = field(default_factory=dict)
+    picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     uploads: set[str] = field(default_factory=set)
     failed: str = ""
     _last: int = 0
@@ -55,6 +58,7 @@ class Session:
         """Note that the pictures of these panels have changed."""
         for name in panels:
             self.drawn[name] = self.drawn.get(name, 0) + 1
+            self.picked.pop(name, None)
 
     def fresh(self, experiment: Experiment) -> tuple[str, ...]:
         """Return the panels that a preview of this very experiment fills."""

@@ -121,6 +121,39 @@ def test_another_operator_is_drawn_from_what_the_session_kept(page):
     assert other(request("w"), "ghosted-weighted", "10", 0, 63, 0, 63) == gr.skip()
 
 
+def near(page, visitor):
+    return opening(page).near(SimpleNamespace(panels=["decomposition"]), request(visitor))
+
+
+def test_late_pictures_are_of_the_operator_that_was_picked_and_leave_the_picker_alone(page):
+    assert whole_run(page, "late", max_new_tokens=2, methods=["ghosted", "ghosted-weighted"])
+    panels = live(page).layout.decomposition
+    other = next(fn.fn for fn in page.fns.values() if fn.name == "other")
+    hero = near(page, "late")
+    weighted = other(request("late"), "ghosted-weighted", "10", 0, 63, 0, 63)
+    late = near(page, "late")
+    assert all(isinstance(component, gr.Plot) for component in late)
+    for name, plot in {**panels.maps, **panels.spectra}.items():
+        assert late[plot].plot == weighted[plot].plot, name
+    assert any(late[plot].plot != hero[plot].plot for plot in panels.maps.values())
+    assert whole_run(page, "late", max_new_tokens=2, methods=["ghosted", "ghosted-weighted"])
+    again = near(page, "late")
+    assert all(again[plot].plot == hero[plot].plot for plot in panels.maps.values()), "a new run begins anew"
+
+
+def test_pictures_that_a_pick_has_overtaken_are_not_sent(page, monkeypatch):
+    assert whole_run(page, "fast", max_new_tokens=2, methods=["ghosted", "ghosted-weighted"])
+    other = next(fn.fn for fn in page.fns.values() if fn.name == "other")
+    show = live(page).show
+
+    def slow(*asked, **options):
+        other(request("fast"), "ghosted-weighted", "10", 0, 63, 0, 63)
+        return show(*asked, **options)
+
+    monkeypatch.setattr(live(page), "show", slow)
+    assert near(page, "fast") == gr.skip()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

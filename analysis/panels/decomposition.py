@@ -113,17 +113,23 @@ def wire(panel: DecompositionPanel, live: Any) -> None:
                *panel.spectra.values(), *panel.channels.values()]
     asked = [panel.method, panel.gap, *panel.channels.values()]
 
+    def noted(request: gr.Request, method: str, gap: str, channels: Sequence[Any] | None) -> Any:
+        """Note what has been picked, for pictures still to be drawn of this record; and return the record."""
+        live.sessions.of(request.session_hash).picked[NAME] = (method, gap, channels or [None] * len(CHANNELS))
+        return live.shown_by(NAME, request.session_hash)
+
     def other(request: gr.Request, method: str, gap: str, *channels: float | None) -> dict[Any, Any]:
-        return redraw(panel, live.shown_by(NAME, request.session_hash), method, gap, channels)
+        return redraw(panel, noted(request, method, gap, channels), method, gap, channels)
 
     def zoom(request: gr.Request, method: str, gap: str, *channels: float | None) -> dict[Any, Any]:
-        return rezoom(panel, live.shown_by(NAME, request.session_hash), method, gap, channels)
+        return rezoom(panel, noted(request, method, gap, channels), method, gap, channels)
 
     def whole(request: gr.Request, method: str, gap: str) -> dict[Any, Any]:
-        return rezoom(panel, live.shown_by(NAME, request.session_hash), method, gap, None)
+        return rezoom(panel, noted(request, method, gap, None), method, gap, None)
 
     def box(request: gr.Request, method: str, gap: str, drawn: str) -> dict[Any, Any]:
-        return rezoom(panel, live.shown_by(NAME, request.session_hash), method, gap, from_box(drawn))
+        channels = from_box(drawn)
+        return rezoom(panel, noted(request, method, gap, channels), method, gap, channels)
 
     gr.on([panel.method.input, panel.gap.input], other, asked, outputs, **PRIVATE)
     gr.on([panel.zoom.click, *(number.submit for number in panel.channels.values())], zoom, asked, outputs, **PRIVATE)
