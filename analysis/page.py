@@ -110,7 +110,7 @@ def _frame(name: str, **options: Any) -> gr.Column:
 
 
 def _fill(live: Live) -> None:
-    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow when it is there."""
+    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow it."""
     if live.first is None:
         return
     for component, value in live.show(live.first, Session()).items():
