@@ -86,12 +86,13 @@ def _place(first: Record | None) -> Layout:
     placed: dict[str, Any] = {}
     with gr.Row(elem_classes="gl-head", equal_height=False):
         gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>", min_width=300)
+        menu = lesson.place_menu()
         line = status.build(precomputed=first is not None)
     with gr.Row(elem_classes="gl-page", equal_height=False):
         with gr.Column(elem_classes="gl-side", elem_id="gl-side", min_width=280, scale=0):
             side = controls.build()
         with gr.Column(elem_classes="gl-main", elem_id="gl-main", min_width=320, scale=1):
-            taught = lesson.build()
+            taught = lesson.build(menu)
             with gr.Row(elem_classes="gl-first", equal_height=True):
                 for name in panels.FIRST:
                     with _frame(name, min_width=320):
@@ -179,7 +180,7 @@ def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live)
     teaching = Teaching(opening, layout.lesson)
     told = [*everything, *panels.components(layout.lesson)]
     opened.then(teaching.open, None, told, **PRIVATE)
-    for part in (layout.lesson.bar, layout.lesson.question):
+    for part in (layout.lesson.menu, layout.lesson.bar, layout.lesson.question):
         part.act(teaching.act, None, told, **EACH)
     layout.bus.near(opening.near, None, layout.outputs(), **EACH)
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)

@@ -23,19 +23,22 @@ function sheet() {
   window.open(URL.createObjectURL(new Blob([page], { type: "text/html" })), "_blank");
 }
 
+function marks() {
+  for (const button of element.querySelectorAll("button[data-deed='open']"))
+    button.toggleAttribute("data-done", done().includes(button.dataset.value));
+}
+
 function address() {
+  marks();
   const open = root();
-  if (!open) return;
+  if (!open) return; // the menu, or a lesson whose answer is still on its way
   const here = new URL(location.href), { lesson, step } = open.dataset, was = here.href;
   if (lesson) here.searchParams.set("lesson", `${lesson}.${step}`);
-  else if (open.dataset.closed) here.searchParams.delete("lesson");
-  if (!lesson && !open.dataset.closed) return; // the answer that knows what the link asks for is still on its way
+  else here.searchParams.delete("lesson");
   if (open.lang === "de" || here.searchParams.has("lang")) here.searchParams.set("lang", open.lang);
   // As the rest of the address is written: readable, commas and colons as they are.
   const readable = here.href.replaceAll("%2C", ",").replaceAll("%3A", ":").replaceAll("%2F", "/");
   if (readable !== was) try { history.replaceState(history.state, "", readable); } catch { /* stays as it is */ }
-  for (const button of open.querySelectorAll("button[data-deed='open']"))
-    button.toggleAttribute("data-done", done().includes(button.dataset.value));
 }
 
 function ask(button) {
@@ -43,6 +46,7 @@ function ask(button) {
   if (deed === "point") return point(value);
   if (deed === "print") return window.print();
   if (deed === "sheet") return sheet();
+  element.querySelector("details")?.removeAttribute("open");
   if (deed === "finish") finish(root().dataset.lesson);
   const field = element.querySelector("input[name='gl-answer']:checked, input[type='text'][name='gl-answer']");
   trigger("act", { asked: JSON.stringify([deed, deed === "answer" ? field?.value ?? "" : value]) });
@@ -66,3 +70,14 @@ element.addEventListener("keydown", (event) => {
 
 address();
 watch("value", () => requestAnimationFrame(address));
+
+// A menu closes by Escape and by a click elsewhere.
+document.addEventListener("click", (event) => {
+  if (!element.contains(event.target)) element.querySelector("details")?.removeAttribute("open");
+});
+element.addEventListener("keydown", (event) => {
+  const menu = element.querySelector("details[open]");
+  if (event.key !== "Escape" || !menu) return;
+  menu.removeAttribute("open");
+  menu.querySelector("summary").focus();
+});

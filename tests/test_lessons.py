@@ -227,7 +227,7 @@ def test_a_link_opens_a_step_in_its_language_and_a_broken_one_opens_none(page):
     assert "Das Senken-Token" in opened(page, "header", {"lesson": "layer.3"}, "de-AT,de;q=0.9,en;q=0.5")[panel.text]
     assert "What is A?" in opened(page, "far", {"lesson": "bridge.999"})[panel.text], "the last step there is"
     assert opened(page, "none", {"lesson": "<img>.1"}) == gr.skip()
-    assert "Lektionen" in opened(page, "closed", {"lang": "de"})[panel.bar]
+    assert "Lektionen" in opened(page, "closed", {"lang": "de"})[panel.menu]
     shown = do(page, "link", "close")
     assert shown[panel.text] == "" and "data-closed" in shown[panel.bar]
 

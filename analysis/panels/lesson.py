@@ -27,39 +27,44 @@ SCRIPT = Path(__file__).parents[2] / "assets" / "lesson.js"
 
 @dataclass(frozen=True)
 class LessonPanel:
-    """The panel's components: the line with the buttons, the step's text, its question, and the answer's fate."""
+    """The panel's components: the menu of lessons, the line with the buttons, a step's text, question and verdict."""
 
+    menu: gr.HTML
     bar: gr.HTML
     text: gr.Markdown
     question: gr.HTML
     verdict: gr.Markdown
 
 
-def build() -> LessonPanel:
-    """Place the panel; closed, it lists the lessons."""
+def place_menu() -> gr.HTML:
+    """Place the menu, which belongs to the page's head."""
+    return gr.HTML(menu("en"), js_on_load=SCRIPT.read_text("utf-8"), elem_id="gl-lesson-menu", min_width=110)
+
+
+def build(menu: gr.HTML) -> LessonPanel:
+    """Place the panel; it is seen while a lesson is open."""
     script = SCRIPT.read_text("utf-8")
     with gr.Column(elem_classes="gl-panel gl-own gl-lesson", elem_id="gl-lesson"):
-        bar = gr.HTML(chooser("en"), js_on_load=script, elem_id="gl-lesson-bar")
+        bar = gr.HTML("", js_on_load=script, elem_id="gl-lesson-bar")
         text = gr.Markdown("", latex_delimiters=parts.LATEX, elem_classes="gl-lesson-text", elem_id="gl-lesson-text")
         question = gr.HTML("", js_on_load=script, elem_id="gl-lesson-question")
         verdict = gr.Markdown("", latex_delimiters=parts.LATEX, elem_classes="gl-lesson-text",
                               elem_id="gl-lesson-verdict")
-    return LessonPanel(bar, text, question, verdict)
+    return LessonPanel(menu, bar, text, question, verdict)
 
 
-def chooser(language: str, left: bool = False) -> str:
-    """Return the closed panel: every lesson as a button. ``left`` says that a lesson was open before."""
+def menu(language: str) -> str:
+    """Return the menu: every lesson as a button, the cheat sheet, the other language."""
     buttons = "".join(
-        _button("open", f"{number} {lesson.title[language]} · {said('minutes', language, minutes=lesson.minutes)}",
-                lesson.name)
+        _button("open", f"{number} {lesson.title[language]}", lesson.name,
+                more=said("minutes", language, minutes=lesson.minutes))
         for number, lesson in enumerate(lessons().values(), start=1)
     )
-    caption = f"<span class='gl-caption'>{said('lessons', language)}</span>"
-    was = " data-closed=1" if left else ""
     # As an attribute: a style sheet inside a template would reach the whole page by way of gradio.
     cheat = f"<span data-sheet='{escape(sheet(language))}'>{_button('sheet', said('cheat', language))}</span>"
-    inside = caption + buttons + cheat + _language(language)
-    return f"<div class='gl-lessons' data-lesson=''{was} lang='{language}'>{inside}</div>"
+    inside = buttons + cheat + _language(language)
+    summary = f"<summary class='gl-small'>{said('lessons', language)}</summary>"
+    return f"<details class='gl-menu' lang='{language}'>{summary}<div>{inside}</div></details>"
 
 
 def show(
@@ -83,7 +88,7 @@ def show(
     step = lesson.steps[index]
     text = f"### {step.title[language]}\n\n" + (f"*{notice}*\n\n" if notice else "")
     return {
-        panel.bar: bar(lesson, index, language, teacher),
+        panel.menu: menu(language), panel.bar: bar(lesson, index, language, teacher),
         panel.text: text + explained(filled(step.text[language], record), language),
         panel.question: "" if step.question is None else form(step.question, language, answered),
         panel.verdict: "" if step.question is None else verdict(step.question, language, record, answered, guessed,
@@ -93,7 +98,8 @@ def show(
 
 def closed(panel: LessonPanel, language: str) -> dict[Any, Any]:
     """Return the updates of a panel without an open lesson."""
-    return {panel.bar: chooser(language, left=True), panel.text: "", panel.question: "", panel.verdict: ""}
+    empty = f"<div class='gl-lessons' data-closed='1' lang='{language}'></div>"
+    return {panel.menu: menu(language), panel.bar: empty, panel.text: "", panel.question: "", panel.verdict: ""}
 
 
 def bar(lesson: Lesson, index: int, language: str, teacher: bool = False) -> str:
@@ -167,9 +173,10 @@ def _histogram(guessed: Sequence[tuple[str, int]], language: str) -> str:
     return f"\n\n| {title} | |\n|---|---|{rows}"
 
 
-def _button(deed: str, label: str, value: Any = "", off: bool = False) -> str:
+def _button(deed: str, label: str, value: Any = "", off: bool = False, more: str = "") -> str:
+    behind = f" <small>{escape(more)}</small>" if more else ""
     return (f"<button type='button' class='gl-small' data-deed='{deed}' data-value='{escape(str(value))}'"
-            f"{' disabled' if off else ''}>{escape(label)}</button>")
+            f"{' disabled' if off else ''}>{escape(label)}{behind}</button>")
 
 
 def _language(language: str) -> str:
