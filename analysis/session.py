@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,9 @@ from ghosted.progress import CancelFlag
 
 MOST_RUNS = 30
 """Finished runs kept per visitor; the oldest that is not pinned makes room."""
+
+
+MOST_TAKEN = 4
 
 
 @dataclass
@@ -31,6 +34,8 @@ class Session:
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
         uploads: paths of the files this visitor has uploaded.
         failed: what could not be drawn of the last run, one sentence.
+        takes: the method that they have picked to export as a model.
+        taken: the last exports that were handed to a program, whose files are there for as long as they are here.
     """
 
     shown: Record | None = None
@@ -44,6 +49,8 @@ class Session:
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     uploads: set[str] = field(default_factory=set)
     failed: str = ""
+    takes: str = ""
+    taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))
     _last: int = 0
 
     def keep(self, record: Record) -> int:
