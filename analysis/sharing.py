@@ -28,7 +28,7 @@ class Sharing:
     def exporting(self, name: str) -> Callable[[gr.Request], dict[Any, Any]]:
         """Return the handler that writes what this visitor sees in one format, into gradio's own cache."""
 
-        def export(request: gr.Request) -> dict[Any, Any]:
+        def write_file(request: gr.Request) -> dict[Any, Any]:
             record = self.live.record(request)
             if record is None:
                 return {self.panel.file: None, self.panel.shown: parts.problem(share.INVITATION)}
@@ -39,7 +39,7 @@ class Sharing:
             method = self.live.sessions.of(request.session_hash).takes
             return {self.panel.file: path} | share.show(self.panel, record, method)
 
-        return export
+        return write_file
 
     def imported(self, path: str, request: gr.Request) -> dict[Any, Any]:
         """Show an imported run with its settings, or set the controls to imported settings; nothing is computed."""
