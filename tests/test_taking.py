@@ -233,14 +233,14 @@ def test_it_is_said_beforehand_with_the_command_beside_it(page):
     taking = handlers(page)
     assert "Press Run" in taking.plan(request("nobody"), None, "adapter")[taking.panel.line]
     record = shown_run(taking, "b")
-    said = taking.fresh(request("b"), "ghosted", "adapter")
+    said = taking.fresh(request("b"), "adapter")
     assert f"adapter of ghosted, blocks 14-18, {taking_limit()} bytes" in said[taking.panel.line]
     assert "--format adapter --out my-adapter" in said[taking.panel.command]
     refused = taking.plan(request("b"), "ghosted", "merged")
     assert "&lt;b&gt;some" in refused[taking.panel.line] and refused[taking.panel.more].open is True
     assert taking.start(request("b"), "ghosted", "merged").keys() == {taking.panel.line}
     record.source = "precomputed"
-    assert part.READY in taking.fresh(request("b"), "ghosted", "adapter")[taking.panel.line]
+    assert part.READY in taking.fresh(request("b"), "adapter")[taking.panel.line]
 
 
 def taking_limit():

@@ -66,11 +66,13 @@ def show(panel: TakePanel, record: Record, method: str = "") -> dict[Any, Any]:
         method: what the visitor has picked before; it stays where the run has it.
     """
     names = exportable(record.run)
-    if not names:
-        return {panel.method: gr.Dropdown([], value=None), panel.go: gr.Button(interactive=False)}
-    value = next((name for name in (method, FAVOURITE) if name in names), names[-1])
-    offered = gr.Dropdown([(method_label(name), name) for name in names], value=value)
-    return {panel.method: offered, panel.go: gr.Button(interactive=True)}
+    offered = gr.Dropdown([(method_label(name), name) for name in names], value=offered_first(names, method))
+    return {panel.method: offered, panel.go: gr.Button(interactive=bool(names))}
+
+
+def offered_first(names: list[str], method: str = "") -> str | None:
+    """Return which of the methods is chosen until somebody chooses: what they picked before, where it is there."""
+    return next((name for name in (method, FAVOURITE, *names[-1:]) if name in names), None)
 
 
 def wire(panel: TakePanel, live: Any, changed: gr.HTML) -> None:
@@ -85,7 +87,7 @@ def wire(panel: TakePanel, live: Any, changed: gr.HTML) -> None:
     said = [panel.line, panel.command, panel.more]
     taking.wire(picked, [panel.file])
     gr.on([panel.method.input, panel.form.input], taking.plan, picked, said, **parts.PRIVATE, trigger_mode="multiple")
-    changed.change(taking.fresh, picked, said, **parts.PRIVATE)
+    changed.change(taking.fresh, [panel.form], said, **parts.PRIVATE)
 
 
 class Taking(Beside):
@@ -96,14 +98,20 @@ class Taking(Beside):
         self.live.sessions.of(request.session_hash).takes = method or ""
         return self._said(request, method, form)
 
-    def fresh(self, request: gr.Request, method: str | None, form: str) -> dict[Any, Any]:
-        """Say it of another run; at once only where the model is in memory, for opening the page loads nothing."""
+    def fresh(self, request: gr.Request, form: str) -> dict[Any, Any]:
+        """Say it of another run, where that was computed here: opening the page loads nothing.
+
+        The list of methods may not have reached the browser yet, so its value is not asked for.
+        """
+        if self.running(request):
+            return gr.skip()
         record = self.live.record(request)
         if record is None or not exportable(record.run):
             return {self.panel.line: line(INVITATION)}
         if record.source != "live":
-            return gr.skip() if self.running(request) else {self.panel.line: line(READY), self.panel.command: ""}
-        return self._said(request, method, form)
+            return {self.panel.line: line(READY), self.panel.command: ""}
+        picked = self.live.sessions.of(request.session_hash).takes
+        return self._said(request, offered_first(exportable(record.run), picked), form)
 
     def asked(self, request: gr.Request, method: str | None, form: str) -> Wanted:
         """Return the export, which could be refused now rather than later.
