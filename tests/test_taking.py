@@ -13,7 +13,7 @@ import pytest
 from exports import FEATURE, repaired
 from tiny import BLOCKS, TINY, WIDTH, tokenizer
 
-from analysis import taking
+from analysis import library, taking
 from analysis.code import export_command
 from analysis.export import settings_file
 from analysis.page import build_page
@@ -128,7 +128,7 @@ def test_memory_that_is_not_there_is_said_before_anything_is_computed(monkeypatc
     formats.foresee("mergekit", expect("llama", "none"))  # nothing is read again
 
 
-def test_the_outlook_says_size_code_and_refusal(workspace, experiment):
+def test_the_outlook_says_size_code_and_refusal(workspace, experiment, tmp_path):
     said = outlook(Wanted(experiment, "adapter"), workspace)
     assert "4.10 kB" in said and "holds no code" in said and "ghosted.load" in said
     assert "trust_remote_code=True" in outlook(Wanted(experiment, "checkpoint"), workspace)
@@ -136,6 +136,9 @@ def test_the_outlook_says_size_code_and_refusal(workspace, experiment):
         outlook(Wanted(experiment, "merged"), workspace)
     with pytest.raises(InputError, match=r"4\.10 kB and at most 4\.00 kB .* python -m ghosted export"):
         outlook(Wanted(experiment, "adapter"), workspace, limit=4_000)
+    with pytest.raises(InputError, match="open to others"):
+        drain(taking.take(Wanted(experiment, "adapter"), workspace, tmp_path / "cache", limit=4_000))
+    assert list((tmp_path / "cache").iterdir()) == []
     missing = Experiment(model="nobody/nothing-at-all", remove="2-3", methods=("ghosted",))
     assert outlook(Wanted(missing, "adapter")) == taking.NOT_HERE
 
@@ -180,6 +183,14 @@ def test_the_file_goes_when_nobody_holds_it_and_a_stop_leaves_nothing(workspace,
         drain(taking.take(Wanted(experiment, "checkpoint"), workspace, tmp_path / "cache", cancel=cancel),
               lambda event: cancel.set() if getattr(event, "stage", "") == "packing" else None)
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_space_that_lends_its_gpu_names_the_command(monkeypatch, experiment):
+    monkeypatch.setattr(library.zero_gpu, "is_here", lambda: True)
+    for work in (lambda: library.outlook(Wanted(experiment, "adapter")),
+                 lambda: drain(library.take(Wanted(experiment, "adapter")))):
+        with pytest.raises(ResourceError, match="python -m ghosted export does"):
+            work()
 
 
 def test_what_is_wanted_has_named_blocks_and_no_prompt():
@@ -265,7 +276,7 @@ def test_the_file_is_offered_and_goes_with_the_visitor(page):
     shown = follow(taking, "c")
     file = shown.pop(taking.panel.file)
     path = file.value["path"] if isinstance(file.value, dict) else file.value
-    assert file.visible and "Download ghosted-fake-replaceme-merged.zip" in file.label
+    assert file.visible and file.label.startswith("Download ReplaceMe, merged (")
     assert "logits differ by 0, perplexity by 0 %" in shown[taking.panel.line] and shown[taking.panel.go].interactive
     with zipfile.ZipFile(path) as archive:
         assert archive.read(archive.namelist()[0]) == b"14-18 replaceme merged"

@@ -38,14 +38,15 @@ class TakePanel:
 def build() -> TakePanel:
     """Place the part, in the panel that shares."""
     gr.HTML("<h3 class='gl-caption'>Export the repaired model</h3>")
-    with gr.Row(elem_classes="gl-taking"):
+    with gr.Row():
         method = gr.Dropdown([], label="Method", elem_id="gl-take-method", min_width=200, scale=1, interactive=True)
         form = gr.Dropdown(choices("ghosted.formats"), value="adapter", label="Format", elem_id="gl-take-form",
                            min_width=240, scale=1, interactive=True)
-    with gr.Row(elem_classes="gl-buttons"):
-        go = gr.Button("Export model", interactive=False, elem_id="gl-take", min_width=140, scale=0)
-        stop = gr.Button("Stop exporting", interactive=False, elem_id="gl-take-stop", min_width=150, scale=0)
-        file = gr.DownloadButton("Download", visible=False, elem_id="gl-take-file", min_width=200, scale=0)
+    with gr.Row(elem_classes="gl-sharing"):
+        options = {"size": "sm", "min_width": 110, "scale": 0}
+        go = gr.Button("Export model", interactive=False, elem_id="gl-take", **options)
+        stop = gr.Button("Stop exporting", interactive=False, elem_id="gl-take-stop", **options)
+        file = gr.DownloadButton("Download", visible=False, variant="primary", elem_id="gl-take-file", **options)
     said = gr.HTML(line(INVITATION), elem_id="gl-taking")
     with gr.Accordion("The same on the command line", open=False) as more:
         command = gr.HTML(elem_id="gl-take-command")
@@ -130,8 +131,8 @@ class Taking(Beside):
 
     def shown(self, taken: Taken) -> dict[Any, Any]:
         """Offer the file."""
-        file = gr.DownloadButton(f"Download {taken.path.name} ({size(taken.bytes)})", value=str(taken.path),
-                                 visible=True)  # fmt: skip
+        label = f"Download {method_label(taken.wanted.method)}, {taken.wanted.form} ({size(taken.bytes)})"
+        file = gr.DownloadButton(label, value=str(taken.path), visible=True)
         return {self.panel.line: line(taken.said(), "done"), self.panel.file: file}
 
     def _said(self, request: gr.Request, method: str | None, form: str) -> dict[Any, Any]:
