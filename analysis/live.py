@@ -15,6 +15,7 @@ from analysis.endpoints import Only
 from analysis.finished import Finished
 from analysis.measuring import Asked, measurer
 from analysis.panels import bus, controls, generations, share, status
+from analysis.panels.lesson import LessonPanel
 from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
 from analysis.session import Session, Sessions
@@ -34,6 +35,7 @@ class Layout:
     status: status.StatusPanel
     share: Any
     bus: gr.HTML
+    lesson: LessonPanel
     panels: dict[str, Any]
 
     def __getattr__(self, name: str) -> Any:

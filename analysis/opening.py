@@ -110,6 +110,7 @@ class Opening:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed: Run says what is wrong with it
             return gr.skip()
+        self.live.sessions.of(visitor).chosen = experiment.remove
         shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}
         if not self.live.runner.running(visitor):
             shown[self.layout.bus] = self.marks(self.live.sessions.of(visitor), experiment)

@@ -14,13 +14,14 @@ from analysis.endpoints import Endpoints
 from analysis.forms import Forms
 from analysis.live import Layout, Live
 from analysis.opening import Opening
-from analysis.panels import bus, controls, share, status
+from analysis.panels import bus, controls, lesson, share, status
 from analysis.panels.parts import PRIVATE, WATCHING
 from analysis.previewing import SHOWN, Previewing, Source
 from analysis.record import Record
 from analysis.runner import RunFunction
 from analysis.session import Session
 from analysis.sharing import Sharing
+from analysis.teaching import Teaching
 from ghosted.experiment import Experiment
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -92,6 +93,7 @@ def _place(first: Record | None) -> Layout:
         with gr.Column(elem_classes="gl-side", elem_id="gl-side", min_width=280, scale=0):
             side = controls.build()
         with gr.Column(elem_classes="gl-main", elem_id="gl-main", min_width=320, scale=1):
+            taught = lesson.build()
             with gr.Row(elem_classes="gl-first", equal_height=True):
                 for name in panels.FIRST:
                     with _frame(name, min_width=320):
@@ -102,7 +104,7 @@ def _place(first: Record | None) -> Layout:
                 with _frame(name):
                     placed[name] = panels.module(name).build()
             shared = share.build()
-    return Layout(side, line, shared, bus.build(first.source if first is not None else "live"), placed)
+    return Layout(side, line, shared, bus.build(first.source if first is not None else "live"), taught, placed)
 
 
 def _frame(name: str, **options: Any) -> gr.Column:
@@ -112,7 +114,7 @@ def _frame(name: str, **options: Any) -> gr.Column:
 
 
 def _fill(live: Live) -> None:
-    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow when it is up."""
+    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow it."""
     if live.first is None:
         return
     for component, value in live.show(live.first, Session()).items():
@@ -175,7 +177,12 @@ def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live)
     if live.first is None:  # an empty number opens as 0, which is a block
         blocks = layout.layer_map
         page.load(None, None, [blocks.first, blocks.last], js="() => [null, null]", **PRIVATE)
-    page.load(opening.open, None, everything, **PRIVATE)
+    opened = page.load(opening.open, None, everything, **PRIVATE)
+    teaching = Teaching(opening, layout.lesson)
+    told = [*everything, *panels.components(layout.lesson)]
+    opened.then(teaching.open, None, told, **PRIVATE)
+    for part in (layout.lesson.bar, layout.lesson.question):
+        part.act(teaching.act, None, told, **EACH)
     layout.bus.near(opening.near, None, layout.outputs(), **EACH)
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
     share.wire(layout.share, Sharing(live, opening), everything)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.lessons.answers import Answered
 from analysis.record import Record
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
@@ -33,6 +34,11 @@ class Session:
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
         uploads: paths of the files this visitor has uploaded.
+        chosen: the blocks that the controls remove, in their canonical form.
+        language: of lessons, ``en`` or ``de``.
+        lesson: the open lesson and its step, from 0; no name where none is open.
+        answers: by lesson and step, what was answered last.
+        teacher: whether lessons show their answers.
         failed: what could not be drawn of the last run, one sentence.
         takes: the method that they have picked to export as a model.
         taken: the last exports that were handed to a program, whose files are there for as long as they are here.
@@ -48,6 +54,11 @@ class Session:
     drawn: dict[str, int] = field(default_factory=dict)
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     uploads: set[str] = field(default_factory=set)
+    chosen: str = ""
+    language: str = "en"
+    lesson: tuple[str, int] = ("", 0)
+    answers: dict[tuple[str, int], Answered] = field(default_factory=dict)
+    teacher: bool = False
     failed: str = ""
     takes: str = ""
     taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from html import escape
+from typing import Any
 
 import gradio as gr
 import plotly.graph_objects as go
 from gradio.components.plot import PlotData
 
 LATEX = [{"left": "$", "right": "$", "display": False}]
-PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+UNSEEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "show_progress_on": []}
+"""Options of a listener that is no public endpoint and whose progress the page tells itself. Without the empty list
+gradio tells every output of every listener, of each step of any of them, and copies all figures."""
+PRIVATE = UNSEEN | {"queue": False}
 """Options of a listener that answers at once and is no public endpoint."""
-WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
+WATCHING = UNSEEN | {"concurrency_limit": 40}
 """Options of a listener that follows a job: many may wait at once."""
 CONFIG = {"displayModeBar": False, "displaylogo": False, "scrollZoom": False}
 

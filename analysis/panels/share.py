@@ -37,7 +37,6 @@ FETCH = (
     "a.download = file.orig_name || ''; document.body.append(a); a.click(); a.remove(); }"
 )
 """Downloads what was just written."""
-PRIVATE = {"api_visibility": "private", "show_progress": "hidden"}
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,11 @@ def wire(panel: SharePanel, sharing: Any, everything: list[gr.Component]) -> Non
         everything: what an imported file may change.
     """
     for name in FORMATS:
-        made = getattr(panel, name).click(sharing.exporting(name), None, [panel.file, *shows(panel)], **PRIVATE)
-        made.then(None, [panel.file], None, js=FETCH, **PRIVATE)
+        made = getattr(panel, name).click(sharing.exporting(name), None, [panel.file, *shows(panel)], **parts.UNSEEN)
+        made.then(None, [panel.file], None, js=FETCH, **parts.UNSEEN)
     take.wire(panel.take, sharing.live, panel.shown)
-    panel.upload.upload(sharing.imported, [panel.upload], list(dict.fromkeys([*everything, panel.shown])), **PRIVATE)
+    told = list(dict.fromkeys([*everything, panel.shown]))
+    panel.upload.upload(sharing.imported, [panel.upload], told, **parts.UNSEEN)
 
 
 def followers(panel: SharePanel) -> list[gr.Component]:
