@@ -21,6 +21,7 @@ from analysis.runner import Ended, Job, RunFunction, Runner
 from analysis.session import Session, Sessions
 from analysis.settings import FIELDS, experiment_from, refuse_paths
 from analysis.stale import pending_panels
+from analysis.taking import LARGEST, Wanted, taker
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.results import Update
@@ -60,12 +61,15 @@ class Live:
 
     def __init__(
         self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], local_paths: bool,
-        first: Record | None = None, measure: RunFunction = library.measure,
+        first: Record | None = None, measure: RunFunction = library.measure, take: RunFunction = library.take,
+        outlook: Callable[..., str] = library.outlook,
     ) -> None:
         self.first, self.first_pickers = first, {}
         self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
         # One runner for all: they share the model, and so they wait for each other.
-        def work(asked: Experiment | Asked | Only, cancel: Any) -> Any:
+        def work(asked: Experiment | Asked | Only | Wanted, cancel: Any) -> Any:
+            if isinstance(asked, Wanted):
+                return take(asked, cancel=cancel, limit=self._largest)
             if isinstance(asked, Asked):
                 return measure(asked, cancel=cancel)
             if isinstance(asked, Only):
@@ -73,7 +77,8 @@ class Live:
             return run(asked, cancel=cancel)
 
         self.runner = Runner(work, on_end=self._remember)
-        self._describe, self._local_paths = describe, local_paths
+        self._describe, self._local_paths, self._outlook = describe, local_paths, outlook
+        self._largest = None if local_paths else LARGEST
 
     def record(self, request: gr.Request) -> Record | None:
         """Return what this visitor's page shows now."""
@@ -138,7 +143,7 @@ class Live:
             session.shown = self.finished.get(job.experiment) or Record.of(ended.run)
             session.keep(session.shown)
             shown |= panels.module("runs").listed(self.layout.runs, session)
-            shown |= share.show(self.layout.share, session.shown)
+            shown |= share.show(self.layout.share, session.shown, session.takes)
         return shown
 
     def stop(self, request: gr.Request) -> str | dict[str, Any]:
@@ -149,7 +154,8 @@ class Live:
     def leave(self, request: gr.Request) -> None:
         """Forget a visitor who has closed the page."""
         self.runner.forget(request.session_hash)
-        self.runner.forget(measurer(request.session_hash))
+        for beside in (measurer, taker):
+            self.runner.forget(beside(request.session_hash))
         self.sessions.forget(request.session_hash)
 
     def describe(self, model: str) -> Any:
@@ -161,6 +167,14 @@ class Live:
         name = str(model or "").strip()
         self.allow(Experiment(model=name), "")
         return self._describe(name)
+
+    def outlook(self, wanted: Wanted) -> str:
+        """Return what an export will be.
+
+        Raises:
+            GhostedError: it would be refused.
+        """
+        return self._outlook(wanted, limit=self._largest)
 
     def experiment(self, visitor: str, values: tuple[Any, ...]) -> Experiment:
         """Return what the controls say.

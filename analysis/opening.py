@@ -41,7 +41,7 @@ class Opening:
         session.shown = record
         session.redraw(panels.PANELS)
         # What the page opened with is in it already, and somebody may have begun to type.
-        shown = share.show(layout.share, record) if record is not None else {}
+        shown = share.show(layout.share, record, session.takes) if record is not None else {}
         shown |= self.live.first_pickers
         if found is not None:
             shown |= self._texts_of(found, session)
@@ -85,7 +85,7 @@ class Opening:
         session.redraw(panels.PANELS)
         marks = bus.value({}, record.source, drawn=session.drawn)
         said = {self.layout.status.line: status.finished(record.run), self.layout.bus: marks}
-        shown = self._texts_of(record, session) | share.show(self.layout.share, record)
+        shown = self._texts_of(record, session) | share.show(self.layout.share, record, session.takes)
         return shown | self.settings(record.run.experiment, record) | said
 
     def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:

@@ -38,7 +38,7 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 def build_page(
     run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, local_paths: bool = True,
     preview: Source | None = None, first: Callable[[], Record | None] = precomputed.record,
-    measure: RunFunction | None = None,
+    measure: RunFunction | None = None, take: RunFunction | None = None, outlook: Callable[..., str] | None = None,
 ) -> gr.Blocks:
     """Build the page.
 
@@ -49,12 +49,14 @@ def build_page(
         preview: experiment to what answers for another range at once; the library's by default, where it runs.
         first: what the page shows before anything was computed.
         measure: ``measure(asked, cancel=flag)`` of what the panel Evidence asks for; the library's by default.
+        take: ``take(wanted, cancel=flag, limit=bytes)`` of a model that is exported; the library's by default.
+        outlook: ``outlook(wanted, limit=bytes)``, what that will be; the library's by default.
     """
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         shown = first()
         layout = _place(shown)
         live = Live(layout, run_function or library.run, describe or library.describe, local_paths, shown,
-                    measure or library.measure)
+                    measure or library.measure, take or library.take, outlook or library.outlook)
         finished = _wire_run(page, layout, live)
         live.forms = Forms(live)
         _wire_forms(layout, live.forms)

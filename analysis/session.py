@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,9 @@ from ghosted.progress import CancelFlag
 
 MOST_RUNS = 30
 """Finished runs kept per visitor; the oldest that is not pinned makes room."""
+
+
+MOST_TAKEN = 4
 
 
 @dataclass
@@ -37,6 +40,8 @@ class Session:
         answers: by lesson and step, what was answered last.
         teacher: whether lessons show their answers.
         failed: what could not be drawn of the last run, one sentence.
+        takes: the method that they have picked to export as a model.
+        taken: the last exports that were handed to a program, whose files are there for as long as they are here.
     """
 
     shown: Record | None = None
@@ -55,6 +60,8 @@ class Session:
     answers: dict[tuple[str, int], Answered] = field(default_factory=dict)
     teacher: bool = False
     failed: str = ""
+    takes: str = ""
+    taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))
     _last: int = 0
 
     def keep(self, record: Record) -> int:

@@ -182,6 +182,21 @@ def test_what_is_shown_is_exported_and_imported_again(page, browser, url, tmp_pa
         assert other.faults == []
 
 
+def test_the_repaired_model_is_exported_as_a_file(page):
+    run(page)
+    page.wait_for_selector("#gl-taking :text('adapter of ghosted, blocks 12-16')")
+    page.click("#gl-take-form input")
+    page.get_by_role("option", name="Checkpoint (transformers)", exact=True).click()
+    page.wait_for_selector("#gl-taking :text('checkpoint of ghosted, blocks 12-16')")
+    page.click("#gl-take")
+    page.wait_for_selector("#gl-taking .gl-done")
+    with page.expect_download() as waiting:
+        page.click("#gl-take-file")
+    assert waiting.value.suggested_filename == "ghosted-fake-ghosted-checkpoint.zip"
+    with zipfile.ZipFile(waiting.value.path()) as archive:
+        assert archive.read(archive.namelist()[0]) == b"12-16 ghosted checkpoint"
+
+
 def test_pictures_are_saved_with_the_panel_and_blocks_in_their_name(page):
     run(page)
     page.wait_for_selector("#gl-plot-boundary .js-plotly-plot")

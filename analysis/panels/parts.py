@@ -41,6 +41,19 @@ def problem(said: str) -> str:
     return f"<p class='gl-problem' role='alert'>{escape(said)}</p>"
 
 
+def snippet(name: str, text: str) -> str:
+    """Return code with its name and a button that copies it (``share.js``).
+
+    Gradio's own code editor would weigh more than the rest of the page.
+    """
+    return (
+        f"<section class='gl-code'><header><h3 class='gl-caption'>{name}</h3>"
+        f"<button type='button' class='gl-copy-code' aria-label='Copy {name}'>Copy</button>"
+        f"<span class='gl-copied' role='status'></span></header>"
+        f"<pre tabindex='0' aria-label='{name}'>{escape(text)}</pre></section>"
+    )
+
+
 def picture(name: str, said: str, height: int) -> gr.Plot:
     """Place a plot, and an invitation of the same height until it is drawn.
 
