@@ -71,6 +71,7 @@ element.addEventListener("keydown", (event) => {
 address();
 watch("value", () => requestAnimationFrame(address));
 
+element.addEventListener("toggle", marks, true); // what was finished since
 // A menu closes by Escape and by a click elsewhere.
 document.addEventListener("click", (event) => {
   if (!element.contains(event.target)) element.querySelector("details")?.removeAttribute("open");
