@@ -54,8 +54,16 @@ class Forms:
         return controls.quiet(pickers.text_line(text, int(tokens or DEFAULT.tokens)))
 
     def upload(self, path: str, request: gr.Request) -> gr.Dropdown:
-        """Offer an uploaded text by its file name and choose it."""
+        """Offer an uploaded text by its file name and choose it.
+
+        Raises:
+            Error: this page has too many already.
+        """
         uploads = self.live.sessions.of(request.session_hash).uploads
+        try:
+            self.live.limits.check_upload(len(uploads - {path}))
+        except GhostedError as error:
+            raise gr.Error(str(error), print_exception=False) from error
         uploads.add(path)
         own = [(Path(each).name, each) for each in sorted(uploads)]
         return gr.Dropdown(library.text_choices() + own, value=path)

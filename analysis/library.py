@@ -51,6 +51,17 @@ def _run_here(
     return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel, parts=parts))
 
 
+def memory_needed(experiment: Experiment) -> int:
+    """Return about how many bytes of memory a run takes, from its model's config.
+
+    Raises:
+        ModelError, ResourceError: the model cannot be used here.
+    """
+    from ghosted import plan
+
+    return plan.memory_needed(_workspace().facts(experiment), experiment)
+
+
 def measure(asked: Asked, cancel: CancelFlag | None = None) -> Steps[Measured]:
     """Measure what was asked for beside a run, in the same workspace."""
     from ghosted.evaluation import Plan, evaluate

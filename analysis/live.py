@@ -13,16 +13,18 @@ import gradio as gr
 from analysis import library, panels
 from analysis.endpoints import Only
 from analysis.finished import Finished
+from analysis.limits import Limits
 from analysis.measuring import Asked, measurer
 from analysis.panels import bus, controls, generations, share, status
+from analysis.portable import is_fixed
 from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
 from analysis.session import Session, Sessions
-from analysis.settings import FIELDS, experiment_from, refuse_paths
+from analysis.settings import FIELDS, experiment_from
 from analysis.stale import pending_panels
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
-from ghosted.results import Update
+from ghosted.results import Run, Update
 
 
 @dataclass(frozen=True)
@@ -57,21 +59,23 @@ class Live:
     """The handlers, bound to one page's layout, the runner and the open sessions."""
 
     def __init__(
-        self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], local_paths: bool,
+        self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], limits: Limits,
         first: Record | None = None, measure: RunFunction = library.measure,
     ) -> None:
         self.first, self.first_pickers = first, {}
-        self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
+        self.layout, self.sessions, self.finished = layout, Sessions(limits.sessions), Finished()
         # One runner for all: they share the model, and so they wait for each other.
         def work(asked: Experiment | Asked | Only, cancel: Any) -> Any:
+            if limits.memory is not None:
+                limits.check_memory(library.memory_needed(getattr(asked, "experiment", asked)))
             if isinstance(asked, Asked):
                 return measure(asked, cancel=cancel)
             if isinstance(asked, Only):
                 return run(asked.experiment, cancel=cancel, parts=asked.parts)
             return run(asked, cancel=cancel)
 
-        self.runner = Runner(work, on_end=self._remember)
-        self._describe, self._local_paths = describe, local_paths
+        self.runner = Runner(work, on_end=self._remember, known=self._known, most=limits.queue)
+        self._describe, self.limits = describe, limits
 
     def record(self, request: gr.Request) -> Record | None:
         """Return what this visitor's page shows now."""
@@ -89,6 +93,7 @@ class Live:
         """Start what the controls say."""
         visitor = request.session_hash
         try:
+            self.sessions.admit(visitor)
             self.runner.submit(visitor, self.experiment(visitor, values))
         except GhostedError as error:
             return {self.layout.status.line: status.line(str(error), "failed")}
@@ -119,7 +124,7 @@ class Live:
             update = await self.runner.part(job, visitor, part) if job is not None else None
             if update is None:
                 return gr.skip()
-            return await asyncio.to_thread(self._drawn, update, visitor) | self._pending(job, visitor)
+            return await asyncio.to_thread(self._drawn, job, update, visitor) | self._pending(job, visitor)
 
         draw.__name__ = f"draw_{part}"
         return draw
@@ -133,7 +138,7 @@ class Live:
         shown = controls.buttons(self.layout.controls, running=False)
         if ended.run is not None:
             session = self.sessions.of(visitor)
-            session.shown = self.finished.get(job.experiment) or Record.of(ended.run)
+            session.shown = self._record(job, ended.run)
             session.keep(session.shown)
             shown |= panels.module("runs").listed(self.layout.runs, session)
             shown |= share.show(self.layout.share, session.shown)
@@ -189,15 +194,14 @@ class Live:
         """Refuse what may not be asked for here.
 
         Raises:
-            InputError: a file of this machine where the page is open to others.
+            InputError: a file of this machine where the page is open to others, or more than its bounds allow.
         """
-        if not self._local_paths:
-            uploads = self.sessions.of(visitor).uploads if visitor else ()
-            refuse_paths(experiment, uploads, [name for _, name in library.text_choices()])
+        uploads = self.sessions.of(visitor).uploads if visitor else ()
+        self.limits.check(experiment, uploads, [name for _, name in library.text_choices()])
 
-    def _drawn(self, update: Update, visitor: str) -> dict[Any, Any]:
+    def _drawn(self, job: Job, update: Update, visitor: str) -> dict[Any, Any]:
         session = self.sessions.of(visitor)
-        session.shown = Record.of(update.run)
+        session.shown = self._record(job, update.run)
         session.redraw(panels.showing(update.part))
         return without_pictures(self.show(session.shown, session, update.part))
 
@@ -206,8 +210,22 @@ class Live:
         return {self.layout.bus: bus.value(pending_panels(job.parts, session.before), drawn=session.drawn)}
 
     def _remember(self, job: Job, ended: Ended) -> None:
-        if isinstance(job.experiment, Experiment) and ended.run is not None:
-            self.finished.put(job.experiment, Record.of(ended.run))
+        asked = job.experiment
+        if ended.run is None or isinstance(asked, Asked) or "decomposition" in getattr(asked, "parts", ()):
+            return
+        self.finished.put(asked, Record.of(ended.run))
+
+    def _known(self, asked: Any) -> Run | None:
+        """Return the run that answers what is asked for, where it is at hand and nothing it read can have changed."""
+        if isinstance(asked, Asked) or not is_fixed(getattr(asked, "experiment", asked)):
+            return None
+        record = self.finished.get(asked)
+        return None if record is None else record.run
+
+    def _record(self, job: Job, run: Run) -> Record:
+        """Return what the page keeps of a job: one record for all who asked, once it has ended."""
+        kept = self.finished.get(job.experiment) if job.ended is not None else None
+        return kept or Record.of(run)
 
 
 def without_pictures(shown: dict[Any, Any]) -> dict[Any, Any]:

@@ -12,6 +12,7 @@ from gradio.events import Dependency
 from analysis import library, panels, precomputed
 from analysis.endpoints import Endpoints
 from analysis.forms import Forms
+from analysis.limits import ALONE, Limits
 from analysis.live import Layout, Live
 from analysis.opening import Opening
 from analysis.panels import bus, controls, share, status
@@ -35,7 +36,7 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 
 
 def build_page(
-    run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, local_paths: bool = True,
+    run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, limits: Limits = ALONE,
     preview: Source | None = None, first: Callable[[], Record | None] = precomputed.record,
     measure: RunFunction | None = None,
 ) -> gr.Blocks:
@@ -44,7 +45,7 @@ def build_page(
     Args:
         run_function: ``run(experiment, cancel=flag)``; the library's by default.
         describe: model name to its facts; the library's by default.
-        local_paths: whether visitors may name files and folders of this machine.
+        limits: what visitors may ask for.
         preview: experiment to what answers for another range at once; the library's by default, where it runs.
         first: what the page shows before anything was computed.
         measure: ``measure(asked, cancel=flag)`` of what the panel Evidence asks for; the library's by default.
@@ -52,7 +53,7 @@ def build_page(
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         shown = first()
         layout = _place(shown)
-        live = Live(layout, run_function or library.run, describe or library.describe, local_paths, shown,
+        live = Live(layout, run_function or library.run, describe or library.describe, limits, shown,
                     measure or library.measure)
         finished = _wire_run(page, layout, live)
         live.forms = Forms(live)
@@ -66,18 +67,19 @@ def build_page(
                 panels.module(name).wire(panel, live)
         Endpoints(live).place()
     _fill(live)
-    page.queue(max_size=64, default_concurrency_limit=40)
+    # A handler that waits for a run takes a place: were there too few, nobody's range change would be answered.
+    page.queue(max_size=limits.watchers, default_concurrency_limit=limits.sessions)
     return page
 
 
-def look_and_feel() -> dict[str, Any]:
+def look_and_feel(limits: Limits = ALONE) -> dict[str, Any]:
     """Return what belongs to ``launch()``: theme with system fonts, style sheets, and nothing that phones home."""
     sans = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Liberation Sans", "sans-serif")
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "Liberation Mono", "monospace")
     theme = gr.themes.Base(primary_hue="violet", neutral_hue="zinc", font=sans, font_mono=mono, radius_size="sm")
     return {
         "theme": theme, "css_paths": sorted(ASSETS.glob("*.css")), "footer_links": ["settings"], "run_history": False,
-        "enable_monitoring": False, "max_file_size": "50mb",
+        "enable_monitoring": False, "max_file_size": limits.upload, "max_threads": max(40, limits.watchers),
     }
 
 
@@ -110,7 +112,7 @@ def _frame(name: str, **options: Any) -> gr.Column:
 
 
 def _fill(live: Live) -> None:
-    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow when it is there."""
+    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow once it is up."""
     if live.first is None:
         return
     for component, value in live.show(live.first, Session()).items():

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gradio as gr
@@ -15,9 +16,10 @@ from analysis.live import Live
 from analysis.map_value import removed_of
 from analysis.opening import Opening
 from analysis.record import Record
+from analysis.runner import Runner
 from analysis.session import Session
 from analysis.settings import FIELDS
-from ghosted.errors import Cancelled, GhostedError
+from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
 from ghosted.removed import RemovedBlocks
@@ -30,11 +32,35 @@ Source = Callable[[Experiment], Any]
 """From an experiment to what answers for its range (:class:`ghosted.preview.Preview`), or ``None``."""
 
 
+class _WhileIdle(CancelFlag):
+    """A switch that is also set while a run is under way."""
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__()
+        self._runner = runner
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a stop was asked for, or a run needs the processor."""
+        return super().is_set or self._runner.busy
+
+
+AT_ONCE = 4
+"""Answers that are computed or reduced to pictures at the same time; one more waits, but only for its kind."""
+
+
 class Previewing:
-    """The handlers, bound to the page's live part; a newer range of the same visitor stops the older one."""
+    """The handlers, bound to the page's live part; a newer range of the same visitor stops the older one.
+
+    Answers have threads of their own, and what is computed ahead has one: it is given up as soon as anybody asks, and
+    not begun while a run is under way. So an answer waits for answers only.
+    """
 
     def __init__(self, live: Live, opening: Opening, source: Source) -> None:
         self.live, self.opening, self.layout, self._source = live, opening, live.layout, source
+        self._answers = ThreadPoolExecutor(AT_ONCE, "ghosted-preview")
+        self._later = ThreadPoolExecutor(1, "ghosted-ahead")
+        self._ahead_of = CancelFlag()
 
     async def from_map(self, request: gr.Request, value: str, *values: Any) -> dict[Any, Any]:
         """Show the numbers of what was picked on the map, before its forms have followed."""
@@ -63,14 +89,14 @@ class Previewing:
         """Compute ahead, while nobody waits, what the next range will need; the next key press or run stops it."""
         session = self.live.sessions.of(request.session_hash)
         shown = session.preview or session.shown
-        if shown is None or shown.source not in ("live", "preview") or self.live.runner.running(request.session_hash):
+        if shown is None or shown.source not in ("live", "preview") or self.live.runner.busy:
             return
-        session.preview_of.set()
-        cancel = session.preview_of = CancelFlag()
-        await asyncio.to_thread(self._ahead, shown.run, cancel)
+        self._ahead_of.set()
+        cancel = self._ahead_of = _WhileIdle(self.live.runner)
+        await asyncio.get_running_loop().run_in_executor(self._later, self._ahead, shown.run, cancel)
 
     def _ahead(self, run: Run, cancel: CancelFlag) -> None:
-        with contextlib.suppress(Cancelled, GhostedError):
+        with contextlib.suppress(GhostedError, MemoryError):
             if (preview := self._source(run.experiment)) is not None:
                 preview.warm(run.experiment.methods, cancel)
                 preview.prefetch(run.removed, run.experiment.methods, cancel)
@@ -91,7 +117,9 @@ class Previewing:
             session.preview_of, session.preview = CancelFlag(), None
         if answers(session, experiment):
             return self._shown(session, session.shown, experiment, SHOWN) if step == "quick" else gr.skip()
-        return await asyncio.to_thread(self._computed, session, experiment, step, session.preview_of)
+        self._ahead_of.set()
+        loop, cancel = asyncio.get_running_loop(), session.preview_of
+        return await loop.run_in_executor(self._answers, self._computed, session, experiment, step, cancel)
 
     def _computed(self, session: Session, experiment: Experiment, step: str, cancel: CancelFlag) -> dict[Any, Any]:
         try:
@@ -99,7 +127,7 @@ class Previewing:
             if preview is None:
                 return gr.skip()
             run = getattr(preview, step)(RemovedBlocks.parse(experiment.remove), experiment.methods, cancel)
-        except (Cancelled, GhostedError):
+        except (GhostedError, MemoryError):
             return gr.skip()
         if cancel.is_set:
             return gr.skip()

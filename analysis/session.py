@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.record import Record
+from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
 
 MOST_RUNS = 30
 """Finished runs kept per visitor; the oldest that is not pinned makes room."""
+
+
+IDLE = 1200.0
+"""Seconds after which a page that nobody touched makes room for another, where there is none left."""
 
 
 @dataclass
@@ -31,6 +38,7 @@ class Session:
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
         uploads: paths of the files this visitor has uploaded.
         failed: what could not be drawn of the last run, one sentence.
+        used: when the page was last heard of.
     """
 
     shown: Record | None = None
@@ -44,6 +52,7 @@ class Session:
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     uploads: set[str] = field(default_factory=set)
     failed: str = ""
+    used: float = 0.0
     _last: int = 0
 
     def keep(self, record: Record) -> int:
@@ -74,23 +83,57 @@ class Session:
 
 
 class Sessions:
-    """The open pages by their session hash; the oldest make room where a page never said goodbye."""
+    """The open pages by their session hash; one that is not touched for long makes room, for not all say goodbye.
 
-    def __init__(self, most: int = 200) -> None:
-        self._most = most
+    Args:
+        most: pages that are remembered.
+        idle: seconds without an event after which a page may make room.
+        clock: the time in seconds.
+    """
+
+    def __init__(self, most: int = 200, idle: float = IDLE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._idle, self._clock = most, idle, clock
         self._open: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def of(self, visitor: str) -> Session:
-        """Return a visitor's session, a new one where there is none."""
-        session = self._open.setdefault(visitor, Session())
-        self._open.move_to_end(visitor)
-        while len(self._open) > self._most:
-            self._open.popitem(last=False)
-        return session
+        """Return a visitor's session; where there is none and no room, one that is not remembered."""
+        with self._lock:
+            session = self._open.get(visitor)
+            if session is None:
+                session = Session()
+                if not self._makes_room():
+                    return session
+                self._open[visitor] = session
+            self._open.move_to_end(visitor)
+            session.used = self._clock()
+            return session
+
+    def admit(self, visitor: str) -> None:
+        """Remember a visitor's page.
+
+        Raises:
+            ResourceError: as many pages as are served at once are open, and all of them in use.
+        """
+        self.of(visitor)
+        if visitor not in self._open:
+            raise ResourceError(
+                f"This page is open {self._most:,} times, as often as its server allows; close one of yours, or reload "
+                "in some minutes."
+            )
 
     def forget(self, visitor: str) -> None:
         """Drop a visitor who has left."""
-        self._open.pop(visitor, None)
+        with self._lock:
+            self._open.pop(visitor, None)
+
+    def _makes_room(self) -> bool:
+        while len(self._open) >= self._most:
+            oldest, session = next(iter(self._open.items()))
+            if self._clock() - session.used < self._idle:
+                return False
+            del self._open[oldest]
+        return True

@@ -17,6 +17,8 @@ from ghosted import cache
 FASTER = 1.2
 """bfloat16 is taken only where it is at least this many times as fast as float32: it costs precision."""
 
+OUT_OF_MEMORY = "This machine ran out of memory; take fewer tokens, a smaller batch or a smaller model."
+
 _SHAPE = (2048, 576, 1536)  # tokens, width and feed-forward width of the default model
 _REPEATS = 9
 
@@ -52,6 +54,28 @@ def _container_memory_left(base: Path = Path("/sys/fs/cgroup")) -> int | None:
         # Pages of files can be dropped at any time: they do not count as used.
         return max(0, int(limit) - used + int(stat.get(cached, 0)))
     return None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception says that memory was not enough, on this machine or on its accelerator."""
+    if isinstance(error, MemoryError):
+        return True
+    said = str(error)
+    return isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or "allocate memory" in said or "ALLOC_FAILED" in said
+        or "out of memory" in said.lower()
+    )
+
+
+def free_memory() -> None:
+    """Give back what a failed job has left: what only its frames held, and what the accelerator keeps for later."""
+    import gc
+    import sys
+
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and device() != "cpu":
+        getattr(torch, device()).empty_cache()
 
 
 def device() -> str:

@@ -62,6 +62,14 @@ class Workspace:
         key = (experiment.model, experiment.revision, experiment.dtype)
         return self.loaded is not None and (self._is_fixed or key == self._model_key)
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of what the next run uses or lets go: the model in memory, and the states kept of its last text."""
+        if self.loaded is None:
+            return 0
+        stores = self._calibration.stores.values() if self._calibration is not None else ()
+        return self.loaded.facts.weights_bytes(self.loaded.dtype) + sum(store.bytes for store in stores)
+
     def model(self, experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[LoadedModel]:
         """Return the experiment's model, loading it if it is not the one in memory.
 

@@ -6,10 +6,12 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from pages import served
 
+from analysis.limits import SHARED
+
 
 @pytest.fixture(scope="module")
 def client():
-    with served(make_run(pace=0.001, steps=2), local_paths=False) as address:
+    with served(make_run(pace=0.001, steps=2), limits=SHARED) as address:
         yield Client(address, verbose=False)
 
 

@@ -16,6 +16,7 @@ import pytest
 from fake_run import facts, make_run, similarity
 
 from analysis import library, names, numbers, settings, tables
+from analysis.limits import SHARED
 from analysis.page import DRAWN, build_page, look_and_feel
 from analysis.panels import PANELS, layer_map, parts, status
 from analysis.settings import DEFAULT, FIELDS, experiment_from, values_of
@@ -303,7 +304,7 @@ def test_another_model_resizes_the_map_and_drops_a_range_that_does_not_fit(page)
 
 
 def test_paths_are_refused_where_others_can_reach_the_page(tmp_path):
-    page = build_page(make_run(pace=0, steps=1), facts, local_paths=False)
+    page = build_page(make_run(pace=0, steps=1), facts, limits=SHARED)
     secret = tmp_path / "secret.txt"
     secret.write_text("words " * 10)
     for changes in ({"text": str(secret)}, {"model": str(tmp_path)}, {"model": "../weights.gguf"}):
