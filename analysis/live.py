@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
 from analysis.session import Session, Sessions
 from analysis.settings import FIELDS, experiment_from
+from analysis.shown import Shown
 from analysis.stale import pending_panels
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
@@ -76,6 +78,7 @@ class Live:
 
         self.runner = Runner(work, on_end=self._remember, known=self._known, most=limits.queue)
         self._describe, self.limits = describe, limits
+        self._drawings, self._reducing = Shown(layout.panels), threading.Lock()
 
     def record(self, request: gr.Request) -> Record | None:
         """Return what this visitor's page shows now."""
@@ -138,7 +141,7 @@ class Live:
         shown = controls.buttons(self.layout.controls, running=False)
         if ended.run is not None:
             session = self.sessions.of(visitor)
-            session.shown = self._record(job, ended.run)
+            session.shown = self._record(job, "all", ended.run)
             session.keep(session.shown)
             shown |= panels.module("runs").listed(self.layout.runs, session)
             shown |= share.show(self.layout.share, session.shown)
@@ -183,7 +186,7 @@ class Live:
         shows = panels.showing(part) if part else {name: panels.module(name).show for name in only}
         for name, show in shows.items():
             try:
-                shown |= show(self.layout.panels[name], record)
+                shown |= self._drawings.of(record, name, show)
             except Exception:  # a picture that cannot be drawn must not take the others with it
                 logging.getLogger(__name__).exception("the panel %s could not be drawn", name)
                 title = name.replace("_", " ")
@@ -201,7 +204,7 @@ class Live:
 
     def _drawn(self, job: Job, update: Update, visitor: str) -> dict[Any, Any]:
         session = self.sessions.of(visitor)
-        session.shown = self._record(job, update.run)
+        session.shown = self._record(job, update.part, update.run)
         session.redraw(panels.showing(update.part))
         return without_pictures(self.show(session.shown, session, update.part))
 
@@ -222,10 +225,15 @@ class Live:
         record = self.finished.get(asked)
         return None if record is None else record.run
 
-    def _record(self, job: Job, run: Run) -> Record:
-        """Return what the page keeps of a job: one record for all who asked, once it has ended."""
+    def _record(self, job: Job, part: str, run: Run) -> Record:
+        """Return what the page keeps of a job when a part of it is known: one record for all who watch it."""
         kept = self.finished.get(job.experiment) if job.ended is not None else None
-        return kept or Record.of(run)
+        if kept is not None:
+            return kept
+        with self._reducing:
+            if part not in job.records:
+                job.records[part] = Record.of(run)
+            return job.records[part]
 
 
 def without_pictures(shown: dict[Any, Any]) -> dict[Any, Any]:

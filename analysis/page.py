@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,9 @@ def build_page(
         first: what the page shows before anything was computed.
         measure: ``measure(asked, cancel=flag)`` of what the panel Evidence asks for; the library's by default.
     """
+    # Gradio's own statistics, which nothing here shows, would be made anew after every event, of all events so far.
+    os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "1000000000")
+    os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         shown = first()
         layout = _place(shown)

@@ -137,11 +137,11 @@ class Previewing:
     def _shown(
         self, session: Session, record: Record, experiment: Experiment, names: tuple[str, ...],
     ) -> dict[Any, Any]:
-        shown: dict[Any, Any] = {}
-        for name in names:
-            shown |= panels.module(name).show(self.layout.panels[name], record)
         if names == SHOWN[:1]:
-            del shown[self.layout.boundary.bars]
+            shown = panels.module("boundary").told(self.layout.boundary, record)
+        else:
+            shown = self.live.show(record, session, only=names)
+            shown.pop(self.layout.status.notices)  # they are about the run
         return shown | {self.layout.bus: self.opening.marks(session, experiment)}
 
 

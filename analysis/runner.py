@@ -71,6 +71,7 @@ class Job:
         note: the newest Note, until the part of the run that it was about is there.
         visitors: who wants its result.
         began: when it began to be computed, on the monotonic clock; 0 before.
+        records: what the page has made of its parts, by part.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -81,6 +82,7 @@ class Job:
         self.note = ""
         self.visitors: set[str] = set()
         self.began = 0.0
+        self.records: dict[str, Any] = {}
         self._newest: dict[str, tuple[int, Progress | Note | Update]] = {}
         self._count = 0
         self._watched: set[tuple[str, str]] = set()
@@ -133,18 +135,19 @@ class Runner:
     Args:
         run: does what is asked for.
         pace: seconds between two looks of a handler that waits.
-        grace: seconds that a job goes on without a visitor.
+        grace: seconds that a job goes on without a visitor; by default :data:`GRACE`.
         on_end: is told how each job ended.
         known: what is asked for to its result, where there is no need to compute it.
         most: jobs that may wait behind the one that runs.
     """
 
     def __init__(
-        self, run: RunFunction, pace: float = 0.3, grace: float = GRACE,
+        self, run: RunFunction, pace: float = 0.3, grace: float | None = None,
         on_end: Callable[[Job, Ended], None] | None = None, known: Callable[[Any], Run | None] | None = None,
         most: int = 200,
     ) -> None:
-        self._run, self._pace, self._grace, self._on_end = run, pace, grace, on_end
+        self._run, self._pace, self._on_end = run, pace, on_end
+        self._grace = GRACE if grace is None else grace
         self._known, self._most = known, most
         self._jobs: deque[Job] = deque()
         self._took: dict[type, float] = {}

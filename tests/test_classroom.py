@@ -8,6 +8,7 @@ import pytest
 from fake_run import LEFT, decomposition, make_run, method_result
 from pages import served
 
+from analysis import runner
 from analysis.bench import classroom
 from analysis.bench._visitor import Refused, Site, Visitor
 from analysis.link import query_of
@@ -74,6 +75,12 @@ def counting():
 
 @pytest.fixture(scope="module")
 def site(counting):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runner, "GRACE", 0.5)
+        yield from opened(counting)
+
+
+def opened(counting):
     with served(counting, preview=States) as address:
         yield Site(address)
 
@@ -173,12 +180,12 @@ def test_thirty_equal_runs_are_computed_once_also_after_it_has_ended(site, count
     assert counting.asked == [lesson]
 
 
-def test_light_work_never_waits_behind_a_heavy_run_and_forty_pages_that_watch_it(site, counting):
+def test_light_work_never_waits_behind_a_heavy_run_and_forty_handlers_that_watch_it(site, counting):
     ready = Visitor(site, query_of(LESSON))
     ready.call("open")
     counting.gate.clear()
     heavy = replace(LESSON, seed=40)
-    watching = [Visitor(site) for _ in range(45)]
+    watching = [Visitor(site) for _ in range(22)]
     at_once([lambda v=v: v.call("start", inputs(heavy)) for v in watching])
     threads = [threading.Thread(target=lambda v=v, name=name: v.call(name), daemon=True)
                for v in watching for name in ("follow", "draw_map")]  # fmt: skip

@@ -33,6 +33,7 @@ class Site:
     Attributes:
         events: number of an event by its handler's name; of several, the first.
         outputs: numbers of the components that an event changes, by its number.
+        direct: numbers of the events that are answered at once, without the queue.
         ids: numbers of components by their ``elem_id``.
     """
 
@@ -41,9 +42,11 @@ class Site:
         self.host, self.port = parts.hostname, parts.port
         self.headers = {"Cookie": cookie} if cookie else {}
         config = json.loads(self.get("/config"))
-        self.events, self.outputs = {}, {}
+        self.events, self.outputs, self.direct = {}, {}, set()
         for event in config["dependencies"]:
             self.outputs[event["id"]] = event["outputs"]
+            if event["queue"] is False:
+                self.direct.add(event["id"])
             if isinstance(event["api_name"], str):
                 self.events.setdefault(event["api_name"], event["id"])
         self.ids = {each["props"]["elem_id"]: each["id"] for each in config["components"]
@@ -61,16 +64,17 @@ class Site:
         """
         return self._answer("GET", path, None)
 
-    def post(self, path: str, body: Any) -> bytes:
+    def post(self, path: str, body: Any, patience: float = 120.0) -> bytes:
         """Send JSON and return the answer.
 
         Raises:
             Refused: the status is not 200.
+            TimeoutError: no answer came within ``patience`` seconds.
         """
-        return self._answer("POST", path, body)
+        return self._answer("POST", path, body, patience)
 
-    def _answer(self, method: str, path: str, body: Any) -> bytes:
-        connection = self.connect()
+    def _answer(self, method: str, path: str, body: Any, patience: float = 120.0) -> bytes:
+        connection = self.connect(patience)
         headers = self.headers | {"Content-Type": "application/json"}
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -133,6 +137,9 @@ class Visitor:
         body = {"data": data or [], "fn_index": number, "session_hash": self.session, "event_data": event,
                 "trigger_id": None}  # fmt: skip
         query = f"?{self.query}" if self.query else ""
+        if number in self.site.direct:
+            answer = json.loads(self.site.post(f"{API}/run/predict{query}", body, patience))
+            return self._changed(number, answer["data"])
         answer = json.loads(self.site.post(f"{API}/queue/join{query}", body))
         return self._taken(answer["event_id"], number, patience)
 
@@ -151,7 +158,9 @@ class Visitor:
             self._pending.discard(event)
         if not message["success"]:
             raise Refused(str((message.get("output") or {}).get("error"))[:300])
-        values = message["output"]["data"]
+        return self._changed(number, message["output"]["data"])
+
+    def _changed(self, number: int, values: list[Any]) -> dict[int, Any] | list[Any]:
         outputs = self.site.outputs[number]
         if len(outputs) != len(values):
             return values

@@ -12,7 +12,7 @@ from gradio.components.plot import PlotData
 LATEX = [{"left": "$", "right": "$", "display": False}]
 PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
 """Options of a listener that answers at once and is no public endpoint."""
-WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": 40}
+WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
 """Options of a listener that follows a job: many may wait at once."""
 CONFIG = {"displayModeBar": False, "displaylogo": False, "scrollZoom": False}
 
