@@ -15,6 +15,10 @@ from analysis.measuring import Asked, Measured
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
 from ghosted.results import PARTS, Run
+from ghosted.turn import Turn
+
+TURN = Turn()
+"""Answers that somebody waits for go first; runs, pictures and what is computed ahead stand back."""
 
 
 def model_choices() -> list[tuple[str, str]]:
@@ -110,4 +114,4 @@ def prepare_default() -> None:
 def _workspace() -> Any:
     from ghosted.run import Workspace
 
-    return Workspace(keeps_states=True)
+    return Workspace(keeps_states=True, turn=TURN)

@@ -76,7 +76,8 @@ class Live:
                 return run(asked.experiment, cancel=cancel, parts=asked.parts)
             return run(asked, cancel=cancel)
 
-        self.runner = Runner(work, on_end=self._remember, known=self._known, most=limits.queue)
+        self.runner = Runner(work, on_end=self._remember, known=self._known, most=limits.queue,
+                             between=library.TURN.let_pass)
         self._describe, self.limits = describe, limits
         self._drawings, self._reducing = Shown(layout.panels), threading.Lock()
 

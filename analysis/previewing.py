@@ -46,19 +46,20 @@ class _WhileIdle(CancelFlag):
 
 
 AT_ONCE = 4
-"""Answers that are computed or reduced to pictures at the same time; one more waits, but only for its kind."""
+"""Answers that are worked on at the same time; one more waits for the first of them."""
 
 
 class Previewing:
     """The handlers, bound to the page's live part; a newer range of the same visitor stops the older one.
 
-    Answers have threads of their own, and what is computed ahead has one: it is given up as soon as anybody asks, and
-    not begun while a run is under way. So an answer waits for answers only.
+    Numbers have threads of their own, the pictures that follow have others, and what is computed ahead has one: it is
+    given up as soon as anybody asks, and not begun while a run is under way. So numbers wait for numbers only.
     """
 
     def __init__(self, live: Live, opening: Opening, source: Source) -> None:
         self.live, self.opening, self.layout, self._source = live, opening, live.layout, source
         self._answers = ThreadPoolExecutor(AT_ONCE, "ghosted-preview")
+        self._pictures = ThreadPoolExecutor(2, "ghosted-pictures")
         self._later = ThreadPoolExecutor(1, "ghosted-ahead")
         self._ahead_of = CancelFlag()
 
@@ -119,10 +120,12 @@ class Previewing:
             return self._shown(session, session.shown, experiment, SHOWN) if step == "quick" else gr.skip()
         self._ahead_of.set()
         loop, cancel = asyncio.get_running_loop(), session.preview_of
-        return await loop.run_in_executor(self._answers, self._computed, session, experiment, step, cancel)
+        threads = self._answers if step == "quick" else self._pictures
+        return await loop.run_in_executor(threads, self._computed, session, experiment, step, cancel)
 
     def _computed(self, session: Session, experiment: Experiment, step: str, cancel: CancelFlag) -> dict[Any, Any]:
         try:
+            cancel.check()
             preview = self._source(experiment)
             if preview is None:
                 return gr.skip()

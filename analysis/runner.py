@@ -30,6 +30,8 @@ from ghosted.results import PARTS, Run, Update
 RunFunction = Callable[..., Steps[Run]]
 """``run(experiment, cancel=flag)``: a generator of Progress, Note and Update that returns a Run."""
 
+COURTESY = 1.0
+"""Seconds that a job waits between two of its steps, at most, while somebody waits for an answer."""
 REMINDER = 5.0
 """Seconds after which the expected wait is said anew."""
 GRACE = 10.0
@@ -139,16 +141,17 @@ class Runner:
         on_end: is told how each job ended.
         known: what is asked for to its result, where there is no need to compute it.
         most: jobs that may wait behind the one that runs.
+        between: is called between two steps of a job and may take up to so many seconds, to let others compute.
     """
 
     def __init__(
         self, run: RunFunction, pace: float = 0.3, grace: float | None = None,
         on_end: Callable[[Job, Ended], None] | None = None, known: Callable[[Any], Run | None] | None = None,
-        most: int = 200,
+        most: int = 200, between: Callable[[float], None] | None = None,
     ) -> None:
         self._run, self._pace, self._on_end = run, pace, on_end
         self._grace = GRACE if grace is None else grace
-        self._known, self._most = known, most
+        self._known, self._most, self._between = known, most, between
         self._jobs: deque[Job] = deque()
         self._took: dict[type, float] = {}
         self._of: dict[str, Job] = {}
@@ -336,13 +339,22 @@ class Runner:
         job.began = time.monotonic()
         try:
             job.cancel.check()
-            return Ended("finished", run=drain(self._run(job.experiment, cancel=job.cancel), job.put))
+            return Ended("finished", run=drain(self._run(job.experiment, cancel=job.cancel), self._taker(job)))
         except Cancelled as stopped:
             return Ended("stopped", str(stopped))
         except GhostedError as error:
             return Ended("failed", str(error))
         except BaseException as error:  # the page must stay usable whatever a run does
             return _failed(error)
+
+
+    def _taker(self, job: Job) -> Callable[[Any], None]:
+        def take(event: Any) -> None:
+            job.put(event)
+            if self._between is not None and not job.cancel.is_set:
+                self._between(COURTESY)
+
+        return take
 
 
 def _failed(error: BaseException) -> Ended:

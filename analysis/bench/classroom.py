@@ -7,7 +7,8 @@ from a prompt of its own. Every answer is compared with what the library says fo
 digits that the page shows, texts letter by letter. ``ratio`` is the 95th percentile of a range change against its
 target of two seconds.
 
-The pictures of a range change are asked for, too, but only its numbers are timed. A generation is asked anew each time
+Nobody does it in step: each student's clock is late by a share of the ten seconds. The pictures of a range change are
+asked for, too, but only its numbers are timed. A generation is asked anew each time
 (by another seed, which greedy writing does not use), so that none comes out of a cache.
 """
 
@@ -121,7 +122,9 @@ def measure(
         server, site = psutil.Process(process.pid), Site(address)
         on_event(Progress("the first student", 0, 1))
         first = Seen()
-        press_run(Visitor(site, query_of(lesson)), lesson, expected, first)
+        page = Visitor(site, query_of(lesson))
+        press_run(page, lesson, expected, first)
+        page.call("prepare")
         if first.wrong or first.lost or first.errors:
             said = [*first.errors, *first.lost, *first.wrong][0]
             raise ResourceError(f"The lesson's run failed before the class came ({said[:200]}).")
@@ -203,9 +206,10 @@ def drive(
     seen, start = Seen(), time.monotonic()
     threads = []
     for number, student in enumerate(plans):
-        page = Visitor(site, query_of(lesson))
+        page, phase = Visitor(site, query_of(lesson)), number / len(plans)
         steps = [
-            lambda page=page, student=student: _look(page, lesson, student, expected, seen, start, seconds, every),
+            lambda page=page, student=student, phase=phase: _look(
+                page, lesson, student, phase, expected, seen, start, seconds, every),
             lambda number=number: _write(site, lesson, plans, number, expected, seen, start, seconds, every[2]),
         ]
         threads += [threading.Thread(target=step, daemon=True) for step in steps]
@@ -231,11 +235,13 @@ def press_run(page: Visitor, lesson: Experiment, expected: Expected, seen: Seen)
     _timed("run", run, seen)
 
 
-def _look(page: Visitor, lesson: Experiment, student: Student, expected: Expected, seen: Seen, start: float,
-          seconds: float, every: tuple[float, float, float]) -> None:  # fmt: skip
+def _look(page: Visitor, lesson: Experiment, student: Student, phase: float, expected: Expected, seen: Seen,
+          start: float, seconds: float, every: tuple[float, float, float]) -> None:  # fmt: skip
     page.arrive()
     press_run(page, lesson, expected, seen)
-    change, reopen, turn = start + every[0], start + every[1], 0
+    late = phase * every[0]  # a class does not move in step
+    change, reopen, turn = start + late + every[0], start + late + every[1], 0
+    following: list[threading.Thread] = []
     while min(change, reopen) < start + seconds:
         _sleep_until(min(change, reopen))
         if reopen <= change:
@@ -244,8 +250,14 @@ def _look(page: Visitor, lesson: Experiment, student: Student, expected: Expecte
             continue
         blocks = student.ranges[turn % len(student.ranges)]
         _timed("range_change", lambda blocks=blocks: _change(page, lesson, blocks, expected, seen), seen)
-        _timed("pictures", lambda blocks=blocks: _pictures(page, lesson, blocks), seen)
+        pictures = threading.Thread(
+            target=_timed, args=("picture", lambda blocks=blocks: _pictures(page, lesson, blocks), seen), daemon=True
+        )
+        pictures.start()  # nobody waits for these before they change the range again
+        following.append(pictures)
         change, turn = change + every[0], turn + 1
+    for pictures in following:
+        pictures.join()
     page.leave()
 
 
@@ -266,15 +278,15 @@ def _change(page: Visitor, lesson: Experiment, blocks: str, expected: Expected, 
 
 def _pictures(page: Visitor, lesson: Experiment, blocks: str) -> None:
     page.call("bars")
-    page.call("rest", _inputs(replace(lesson, remove=blocks)))
+    page.call("rest", _inputs(replace(lesson, remove=blocks)), PATIENCE)
+    page.call("prepare")
 
 
 def _write(site: Site, lesson: Experiment, plans: Sequence[Student], number: int, expected: Expected, seen: Seen,
            start: float, seconds: float, every: float) -> None:  # fmt: skip
     turn = 1
     while start + turn * every <= start + seconds:
-        # Not all thirty in the same instant: nobody's clock is anybody else's.
-        _sleep_until(start + turn * every - every * (len(plans) - number) / (2 * len(plans)))
+        _sleep_until(start + turn * every - every * (1 - number / len(plans)) / 2)
         asked = writing(lesson, plans[number], seed=turn)
 
         def generate(asked: Experiment = asked) -> None:
