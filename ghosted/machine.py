@@ -172,14 +172,18 @@ def _measured() -> dict[str, Any]:
     import torch
 
     key = cache.key_of({"cpu": cpu_name(), "cores": cores(), "torch": torch.__version__, "shape": _SHAPE})
-    entry = cache.get("machine", key)
-    if entry is None:
+    found = cache.read("machine", key, _read)
+    if found is None:
         with cache.lock("machine", key):  # two processes that measure at once would disturb each other
-            entry = cache.get("machine", key)
-            if entry is None:
-                measured = measure_dtypes()
-                entry = cache.put("machine", key, lambda f: (f / "dtype.json").write_text(json.dumps(measured)))
-    return json.loads((entry / "dtype.json").read_text())
+            found = cache.read("machine", key, _read)
+            if found is None:
+                found = measure_dtypes()
+                cache.put("machine", key, lambda f: (f / "dtype.json").write_text(json.dumps(found)))
+    return found
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "dtype.json").read_text())
 
 
 def measure_dtypes(shape: tuple[int, int, int] = _SHAPE, repeats: int = _REPEATS) -> dict[str, Any]:

@@ -198,11 +198,11 @@ def _costs() -> dict[str, float]:
     about = {"cpu": machine.cpu_name(), "cores": machine.cores(), "torch": torch.__version__, "order": ORDER,
              "device": machine.device(), "threads": torch.get_num_threads()}  # fmt: skip
     key = cache.key_of(about)
-    entry = cache.get("machine", key)
-    if entry is None:
+    found = cache.read("machine", key, lambda folder: json.loads((folder / "costs.json").read_text()))
+    if found is None:
         found = _measure_costs()
-        entry = cache.put("machine", key, lambda folder: (folder / "costs.json").write_text(json.dumps(found)))
-    return json.loads((entry / "costs.json").read_text())
+        cache.put("machine", key, lambda folder: (folder / "costs.json").write_text(json.dumps(found)))
+    return found
 
 
 @once

@@ -113,7 +113,8 @@ class Workspace:
         known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch)
         entry = saved.key(known.identity[:-1], gaps, needs)  # statistics do not depend on what is held out
         current = self._calibration
-        if current is not None and current.identity != known.identity:
+        compared = slice(None if len(held_out) else -1)  # one that also holds text out serves where none is needed
+        if current is not None and current.identity[compared] != known.identity[compared]:
             current = None
         without_states = current is not None and not len(current.stores["calibration"])
         if current is None or (without_states and needs and not current.knows(gaps, needs)):

@@ -207,4 +207,4 @@ def _event_of(line: bytes) -> str | None:
 
 
 def _stays(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("__type__") == "update" and len(value) == 1
+    return isinstance(value, dict) and value.get("__type__") == "update" and value.keys() <= {"__type__", "props"}
