@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +12,7 @@ import gradio as gr
 
 from analysis import panels
 from analysis.live import Live
-from analysis.map_value import removed_of
+from analysis.map_value import read, removed_of
 from analysis.opening import Opening
 from analysis.record import Record
 from analysis.runner import Runner
@@ -65,7 +64,10 @@ class Previewing:
 
     async def from_map(self, request: gr.Request, value: str, *values: Any) -> dict[Any, Any]:
         """Show the numbers of what was picked on the map, before its forms have followed."""
-        gaps = removed_of(json.loads(value)["gaps"])
+        try:
+            gaps = removed_of(read(value)["gaps"])
+        except GhostedError:
+            return gr.skip()
         picked = dict(zip(FIELDS, values, strict=True)) | {"criterion": "manual", "remove": str(gaps)}
         return await self._answer(request, tuple(picked.values()), "quick")
 

@@ -3,7 +3,6 @@
 import pytest
 from fake_run import CHOICES, make_run
 from gradio_client import Client
-from gradio_client.exceptions import AppError
 from pages import served
 
 from analysis.limits import SHARED
@@ -44,20 +43,3 @@ def test_decompose_gives_shares_and_spectra_of_every_linear_operator(client):
     assert found["operators"].keys() == {"ghosted"}
     one = found["operators"]["ghosted"]
     assert 0 < one["share_antisymmetric"] < 1 and len(one["eigenvalues"]) == 64 == len(one["singular_values"])
-
-
-@pytest.mark.parametrize(("endpoint", "given", "said"), [
-    ("/compare", {"remove": "18-14"}, "runs backwards"),
-    ("/compare", {"remove": "14-18", "methods": ""}, "at least one method"),
-    ("/compare", {"remove": "14", "criterion": "cosine", "count": 2}, "not both"),
-    ("/compare", {"remove": "14", "ridge": "big"}, "ridge must be auto or a number"),
-    ("/compare", {"remove": "14", "tokens": -3}, "tokens must be a whole number"),
-    ("/compare", {"remove": "14", "text": "/etc/passwd"}, "cannot be read from this page"),
-    ("/compare", {"remove": "14", "model": "/etc"}, "cannot be read from this page"),
-    ("/choose", {"criterion": "manual"}, "chooses nothing"),
-    ("/choose", {"criterion": "cosine", "count": 0}, "needs a count"),
-    ("/generate", {"prompt": " "}, "Give the text to continue"),
-])  # fmt: skip
-def test_what_is_wrong_with_a_call_is_the_sentence_of_the_page(client, endpoint, given, said):
-    with pytest.raises(AppError, match=said):
-        client.predict(**given, api_name=endpoint)
