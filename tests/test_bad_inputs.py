@@ -243,7 +243,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(folder, capsys, arguments, wo
 @pytest.mark.parametrize("argv", [[], ["nothing"], ["choose"], ["choose", "--criterion", "manual", "--count", "2"],
                                   ["generate", "--remove", "2"], ["compare"], ["generate", "--prompt", "A"],
                                   ["generate", "--remove", "2", "--prompt", "  "], ["bench", "nothing"],
-                                  ["bench", "classroom", "--students", "0"], ["bench", "classroom", "--minutes", "-1"]])  # fmt: skip
+                                  ["bench", "classroom", "--students", "0"],
+                                  ["bench", "classroom", "--minutes", "-1"]])  # fmt: skip
 def test_a_wrong_command_is_one_sentence(argv, capsys):
     assert main(argv) == 2
     out, err = capsys.readouterr()

@@ -58,7 +58,8 @@ def test_no_file_of_the_machine_is_served(site, route, secret):
 
 @pytest.mark.parametrize("path", [
     "/monitoring", f"{API}/monitoring", f"{API}/runs", f"{API}/deep_link?session_hash=x", f"{API}/vibe-edit/",
-    f"{API}/mcp/sse", f"{API}/mcp", "/docs", "/redoc", f"{API}/startup-events/x", "/.git/config", "/.env", "/requirements.txt", "/app.py",
+    f"{API}/mcp/sse", f"{API}/mcp", "/docs", "/redoc", f"{API}/startup-events/x",
+    "/.git/config", "/.env", "/requirements.txt", "/app.py",
 ])  # fmt: skip
 def test_what_is_not_meant_to_be_is_not_there(site, path):
     status, body = fetched(site, path)
@@ -167,7 +168,8 @@ def test_what_a_template_puts_into_the_page_is_never_run():
 DATE = "2026-11-30"
 LEAST = {
     "aiohttp": "3.12.14", "certifi": "2024.7.4", "filelock": "3.20.1", "h11": "0.16.0", "idna": "3.7",
-    "jinja2": "3.1.6", "pillow": "11.3.0", "python-multipart": "0.0.18", "requests": "2.32.4", "starlette": "0.49.1", "torch": "2.8.0",
+    "jinja2": "3.1.6", "pillow": "11.3.0",
+    "python-multipart": "0.0.18", "requests": "2.32.4", "starlette": "0.49.1", "torch": "2.8.0",
     "tqdm": "4.66.3", "transformers": "4.53.0", "urllib3": "2.6.0", "setuptools": "78.1.1",
 }
 """The versions in which faults that were public on :data:`DATE` are mended, of the packages that come with ours.
