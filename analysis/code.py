@@ -11,7 +11,7 @@ from typing import Any
 from ghosted import flags
 from ghosted.experiment import Experiment
 
-COMPARE = (*flags.MODEL, *flags.BLOCKS, *flags.REPAIR, *flags.CALIBRATION, *flags.SCORING)
+COMPARE = EXPORT = (*flags.MODEL, *flags.BLOCKS, *flags.REPAIR, *flags.CALIBRATION, *flags.SCORING)
 GENERATE = (*flags.MODEL, *flags.BLOCKS, *flags.REPAIR, *flags.CALIBRATION, *flags.GENERATION)
 LINE = 100
 """Letters from which on a command continues on the next line."""
@@ -54,6 +54,17 @@ def command_line(experiment: Experiment, uploads: Collection[str] = ()) -> str:
     return "\n\n".join(lines)
 
 
+def export_command(experiment: Experiment, form: str, uploads: Collection[str] = ()) -> str:
+    """Return the command that exports an experiment's one method.
+
+    Args:
+        experiment: of one method.
+        form: name of the format.
+        uploads: paths of this visitor's uploads.
+    """
+    return _command("export", meant(experiment, uploads), EXPORT, f"--format {form}", f"--out my-{form}")
+
+
 def python_code(experiment: Experiment, uploads: Collection[str] = ()) -> str:
     """Return a script that runs the experiment and prints the table and the texts.
 
@@ -76,9 +87,10 @@ def python_code(experiment: Experiment, uploads: Collection[str] = ()) -> str:
     )
 
 
-def _command(name: str, experiment: Experiment, fields: Collection[str]) -> str:
+def _command(name: str, experiment: Experiment, fields: Collection[str], *more: str) -> str:
     parts = [f"python -m ghosted {name}"]
     parts += [part for field in _names() if field in fields for part in _flag(field, experiment)]
+    parts += more
     if sum(map(len, parts)) + len(parts) <= LINE:
         return " ".join(parts)
     return " \\\n  ".join(parts)

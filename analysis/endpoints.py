@@ -4,14 +4,15 @@ A call waits behind the runs of the page and shares the result of an equal one. 
 would show.
 """
 
-from __future__ import annotations
-
+import asyncio
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
+from analysis.taking import Wanted
 from ghosted.errors import GhostedError, InputError
 from ghosted.experiment import Experiment
 from ghosted.flags import names
@@ -38,7 +39,7 @@ class Endpoints:
 
     def place(self) -> None:
         """Add every endpoint to the page that is being built."""
-        for endpoint in (self.choose, self.compare, self.generate, self.similarity, self.decompose):
+        for endpoint in (self.choose, self.compare, self.generate, self.similarity, self.decompose, self.export):
             gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=self._live.limits.sessions)
 
     async def choose(
@@ -95,12 +96,34 @@ class Endpoints:
         return {"operators": {name: _operator(each) for name, each in run.decompositions.items()},
                 "warnings": run.warnings}
 
+    async def export(
+        self, request: gr.Request, remove: str = "", criterion: str = "manual", count: int = 0,
+        method: str = "ghosted", format: str = "adapter", model: str = "smollm2-135m", text: str = "python-docs",
+        tokens: int = 16384, window: int = 512, windows: int = 8, ridge: str = "1e-6",
+    ) -> gr.FileData:
+        """Export a repaired model as adapter, checkpoint, merged or mergekit: a zip, read again before it is given."""
+        taken = await self._done(
+            lambda experiment: Wanted(experiment, format), self._live.outlook, model=model, text=text, tokens=tokens,
+            window=window, remove=remove, criterion=criterion, count=count, methods=method, windows=windows,
+            ridge=ridge,
+        )
+        self._live.sessions.of(request.session_hash).taken.append(taken)  # until it was fetched
+        return gr.FileData(path=str(taken.path), orig_name=taken.path.name, size=taken.bytes).model_dump()
+
     async def _run(self, parts: tuple[str, ...], **settings: Any) -> Run:
+        return await self._done(lambda experiment: Only(experiment, parts), **settings)
+
+    async def _done(
+        self, asked: Callable[[Experiment], Any], check: Callable[[Any], Any] = bool, **settings: Any
+    ) -> Any:
+        """Return what the request that ``asked`` makes of the settings gives; ``check`` refuses it before."""
         live, visitor = self._live, f"api {uuid.uuid4()}"
         try:
             experiment = _experiment(settings)
             live.allow(experiment, "")
-            job = live.runner.submit(visitor, Only(experiment, parts))
+            request = asked(experiment)
+            await asyncio.to_thread(check, request)
+            job = live.runner.submit(visitor, request)
         except GhostedError as error:
             raise gr.Error(str(error), print_exception=False) from error
         try:

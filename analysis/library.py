@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from analysis import measuring, zero_gpu
 from analysis.measuring import Asked, Measured
+from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
 from ghosted.results import PARTS, Run
@@ -19,6 +21,9 @@ from ghosted.turn import Turn
 
 TURN = Turn()
 """Answers that somebody waits for go first; runs, pictures and what is computed ahead stand back."""
+
+if TYPE_CHECKING:
+    from analysis.taking import Taken, Wanted
 
 
 def model_choices() -> list[tuple[str, str]]:
@@ -81,6 +86,30 @@ def measure(asked: Asked, cancel: CancelFlag | None = None) -> Steps[Measured]:
     if "sensitivity" in what:
         sources = yield from sensitivity(experiment, [experiment.text], measuring.SEQUENCES, _workspace(), cancel)
     return Measured(asked, evaluation, sources)
+
+
+def take(wanted: Wanted, cancel: CancelFlag | None = None, limit: int | None = None) -> Steps[Taken]:
+    """Export a model as one file among gradio's temporary ones, from the process's one workspace."""
+    from gradio.utils import get_upload_folder
+
+    from analysis import taking
+
+    _refuse_lent()
+    return (yield from taking.take(wanted, _workspace(), Path(get_upload_folder()), limit, cancel))
+
+
+def outlook(wanted: Wanted, limit: int | None = None) -> str:
+    """Return what :func:`take` will do, or raise what it would refuse."""
+    from analysis import taking
+
+    _refuse_lent()
+    return taking.outlook(wanted, _workspace(), limit)
+
+
+def _refuse_lent() -> None:
+    if zero_gpu.is_here():
+        raise ResourceError("A Space that lends its GPU for seconds exports no models; on your own machine, "
+                            "python -m ghosted export does.")  # fmt: skip
 
 
 _run_anywhere = zero_gpu.lent(_run_here, describe)

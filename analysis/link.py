@@ -35,7 +35,7 @@ _FIELDS = {key: name for name, key in NAMES.items()} | {"method": "methods", "ca
 _WHOLE = ("count", "tokens", "window", "calibration_window", "windows", "rank", "distill", "batch", "seed",
           "max_new_tokens")
 _TEXTS = ("text", "held_out")
-_OWN = ("hide", "lesson", "embed")
+_OWN = ("hide", "lesson", "embed", "lang")
 
 @dataclass(frozen=True)
 class Flags:
@@ -43,27 +43,30 @@ class Flags:
 
     Attributes:
         hide: panels and controls that a teacher took away, by name.
-        lesson: the lesson that is open.
+        lesson: the lesson that is open, and its step: ``cut.2``.
         embed: whether the page stands in another page.
         theme: ``light`` or ``dark``; gradio's own ``__theme``.
+        lang: the language that is asked for, ``de`` or ``en``.
     """
 
     hide: tuple[str, ...] = ()
     lesson: str = ""
     embed: bool = False
     theme: str = ""
+    lang: str = ""
 
     @classmethod
     def of(cls, query: str | Mapping[str, str]) -> Flags:
         """Read them from a query; names that no panel can have are left out."""
         given = _pairs(query)[0]
         hidden = tuple(name for name in given.get("hide", "").split(",") if re.fullmatch(r"[\w-]{1,60}", name))
-        return cls(hidden, given.get("lesson", "")[:60], given.get("embed") == "1", given.get("__theme", "")[:20])
+        return cls(hidden, given.get("lesson", "")[:60], given.get("embed") == "1", given.get("__theme", "")[:20],
+                   given.get("lang", "")[:8])
 
     def query(self) -> str:
         """Return them as a part of a query, empty where nothing is set."""
         said = {"hide": ",".join(self.hide), "lesson": self.lesson, "embed": "1" if self.embed else "",
-                "__theme": self.theme}
+                "__theme": self.theme, "lang": self.lang}
         return "&".join(f"{key}={_quoted(value)}" for key, value in said.items() if value)
 
 

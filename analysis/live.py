@@ -17,6 +17,7 @@ from analysis.finished import Finished
 from analysis.limits import Limits
 from analysis.measuring import Asked, measurer
 from analysis.panels import bus, controls, generations, share, status
+from analysis.panels.lesson import LessonPanel
 from analysis.portable import is_fixed
 from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
@@ -24,6 +25,7 @@ from analysis.session import Session, Sessions
 from analysis.settings import FIELDS, experiment_from
 from analysis.shown import Shown
 from analysis.stale import pending_panels
+from analysis.taking import LARGEST, Wanted, taker
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.results import Run, Update
@@ -37,6 +39,7 @@ class Layout:
     status: status.StatusPanel
     share: Any
     bus: gr.HTML
+    lesson: LessonPanel
     panels: dict[str, Any]
 
     def __getattr__(self, name: str) -> Any:
@@ -62,14 +65,17 @@ class Live:
 
     def __init__(
         self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], limits: Limits,
-        first: Record | None = None, measure: RunFunction = library.measure,
+        first: Record | None = None, measure: RunFunction = library.measure, take: RunFunction = library.take,
+        outlook: Callable[..., str] = library.outlook,
     ) -> None:
         self.first, self.first_pickers = first, {}
         self.layout, self.sessions, self.finished = layout, Sessions(limits.sessions), Finished()
         # One runner for all: they share the model, and so they wait for each other.
-        def work(asked: Experiment | Asked | Only, cancel: Any) -> Any:
+        def work(asked: Experiment | Asked | Only | Wanted, cancel: Any) -> Any:
             if limits.memory is not None:
                 limits.check_memory(library.memory_needed(getattr(asked, "experiment", asked)))
+            if isinstance(asked, Wanted):
+                return take(asked, cancel=cancel, limit=self._largest)
             if isinstance(asked, Asked):
                 return measure(asked, cancel=cancel)
             if isinstance(asked, Only):
@@ -78,7 +84,8 @@ class Live:
 
         self.runner = Runner(work, on_end=self._remember, known=self._known, most=limits.queue,
                              between=library.TURN.let_pass)
-        self._describe, self.limits = describe, limits
+        self._describe, self.limits, self._outlook = describe, limits, outlook
+        self._largest = None if limits.local_paths else LARGEST
         self._drawings, self._reducing = Shown(layout.panels), threading.Lock()
 
     def record(self, request: gr.Request) -> Record | None:
@@ -145,7 +152,7 @@ class Live:
             session.shown = self._record(job, "all", ended.run)
             session.keep(session.shown)
             shown |= panels.module("runs").listed(self.layout.runs, session)
-            shown |= share.show(self.layout.share, session.shown)
+            shown |= share.show(self.layout.share, session.shown, session.takes)
         return shown
 
     def stop(self, request: gr.Request) -> str | dict[str, Any]:
@@ -156,7 +163,8 @@ class Live:
     def leave(self, request: gr.Request) -> None:
         """Forget a visitor who has closed the page."""
         self.runner.forget(request.session_hash)
-        self.runner.forget(measurer(request.session_hash))
+        for beside in (measurer, taker):
+            self.runner.forget(beside(request.session_hash))
         self.sessions.forget(request.session_hash)
 
     def describe(self, model: str) -> Any:
@@ -168,6 +176,14 @@ class Live:
         name = str(model or "").strip()
         self.allow(Experiment(model=name), "")
         return self._describe(name)
+
+    def outlook(self, wanted: Wanted) -> str:
+        """Return what an export will be.
+
+        Raises:
+            GhostedError: it would be refused.
+        """
+        return self._outlook(wanted, limit=self._largest)
 
     def experiment(self, visitor: str, values: tuple[Any, ...]) -> Experiment:
         """Return what the controls say.
@@ -215,13 +231,13 @@ class Live:
 
     def _remember(self, job: Job, ended: Ended) -> None:
         asked = job.experiment
-        if ended.run is None or isinstance(asked, Asked) or "decomposition" in getattr(asked, "parts", ()):
+        if ended.run is None or isinstance(asked, Asked | Wanted) or "decomposition" in getattr(asked, "parts", ()):
             return
         self.finished.put(asked, Record.of(ended.run))
 
     def _known(self, asked: Any) -> Run | None:
         """Return the run that answers what is asked for, where it is at hand and nothing it read can have changed."""
-        if isinstance(asked, Asked) or not is_fixed(getattr(asked, "experiment", asked)):
+        if isinstance(asked, Asked | Wanted) or not is_fixed(getattr(asked, "experiment", asked)):
             return None
         record = self.finished.get(asked)
         return None if record is None else record.run

@@ -42,7 +42,7 @@ class Opening:
         session.shown = record
         session.redraw(panels.PANELS)
         # What the page opened with is in it already, and somebody may have begun to type.
-        shown = share.show(layout.share, record) if record is not None else {}
+        shown = share.show(layout.share, record, session.takes) if record is not None else {}
         shown |= self.live.first_pickers
         if found is not None:
             shown |= self._texts_of(found, session)
@@ -86,7 +86,7 @@ class Opening:
         session.redraw(panels.PANELS)
         marks = bus.value({}, record.source, drawn=session.drawn)
         said = {self.layout.status.line: status.finished(record.run), self.layout.bus: marks}
-        shown = self._texts_of(record, session) | share.show(self.layout.share, record)
+        shown = self._texts_of(record, session) | share.show(self.layout.share, record, session.takes)
         return shown | self.settings(record.run.experiment, record) | said
 
     def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
@@ -111,6 +111,7 @@ class Opening:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed: Run says what is wrong with it
             return gr.skip()
+        self.live.sessions.of(visitor).chosen = experiment.remove
         shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}
         if not self.live.runner.running(visitor):
             shown[self.layout.bus] = self.marks(self.live.sessions.of(visitor), experiment)

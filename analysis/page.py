@@ -16,13 +16,14 @@ from analysis.forms import Forms
 from analysis.limits import ALONE, Limits
 from analysis.live import Layout, Live
 from analysis.opening import Opening
-from analysis.panels import bus, controls, share, status
+from analysis.panels import bus, controls, lesson, share, status
 from analysis.panels.parts import PRIVATE, WATCHING
 from analysis.previewing import SHOWN, Previewing, Source
 from analysis.record import Record
 from analysis.runner import RunFunction
 from analysis.session import Session
 from analysis.sharing import Sharing
+from analysis.teaching import Teaching
 from ghosted.experiment import Experiment
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -39,7 +40,7 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 def build_page(
     run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, limits: Limits = ALONE,
     preview: Source | None = None, first: Callable[[], Record | None] = precomputed.record,
-    measure: RunFunction | None = None,
+    measure: RunFunction | None = None, take: RunFunction | None = None, outlook: Callable[..., str] | None = None,
 ) -> gr.Blocks:
     """Build the page.
 
@@ -50,6 +51,8 @@ def build_page(
         preview: experiment to what answers for another range at once; the library's by default, where it runs.
         first: what the page shows before anything was computed.
         measure: ``measure(asked, cancel=flag)`` of what the panel Evidence asks for; the library's by default.
+        take: ``take(wanted, cancel=flag, limit=bytes)`` of a model that is exported; the library's by default.
+        outlook: ``outlook(wanted, limit=bytes)``, what that will be; the library's by default.
     """
     # Gradio's own statistics, which nothing here shows, would be made anew after every event, of all events so far.
     os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "1000000000")
@@ -58,7 +61,7 @@ def build_page(
         shown = first()
         layout = _place(shown)
         live = Live(layout, run_function or library.run, describe or library.describe, limits, shown,
-                    measure or library.measure)
+                    measure or library.measure, take or library.take, outlook or library.outlook)
         finished = _wire_run(page, layout, live)
         live.forms = Forms(live)
         _wire_forms(layout, live.forms)
@@ -91,11 +94,13 @@ def _place(first: Record | None) -> Layout:
     placed: dict[str, Any] = {}
     with gr.Row(elem_classes="gl-head", equal_height=False):
         gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>", min_width=300)
+        menu = lesson.place_menu()
         line = status.build(precomputed=first is not None)
     with gr.Row(elem_classes="gl-page", equal_height=False):
         with gr.Column(elem_classes="gl-side", elem_id="gl-side", min_width=280, scale=0):
             side = controls.build()
         with gr.Column(elem_classes="gl-main", elem_id="gl-main", min_width=320, scale=1):
+            taught = lesson.build(menu)
             with gr.Row(elem_classes="gl-first", equal_height=True):
                 for name in panels.FIRST:
                     with _frame(name, min_width=320):
@@ -106,7 +111,7 @@ def _place(first: Record | None) -> Layout:
                 with _frame(name):
                     placed[name] = panels.module(name).build()
             shared = share.build()
-    return Layout(side, line, shared, bus.build(first.source if first is not None else "live"), placed)
+    return Layout(side, line, shared, bus.build(first.source if first is not None else "live"), taught, placed)
 
 
 def _frame(name: str, **options: Any) -> gr.Column:
@@ -116,7 +121,7 @@ def _frame(name: str, **options: Any) -> gr.Column:
 
 
 def _fill(live: Live) -> None:
-    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow once it is up."""
+    """Put the first record's texts, map and blocks into the page itself; pickers and pictures follow it."""
     if live.first is None:
         return
     for component, value in live.show(live.first, Session()).items():
@@ -179,7 +184,12 @@ def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live)
     if live.first is None:  # an empty number opens as 0, which is a block
         blocks = layout.layer_map
         page.load(None, None, [blocks.first, blocks.last], js="() => [null, null]", **PRIVATE)
-    page.load(opening.open, None, everything, **PRIVATE)
+    opened = page.load(opening.open, None, everything, **PRIVATE)
+    teaching = Teaching(opening, layout.lesson)
+    told = [*everything, *panels.components(layout.lesson)]
+    opened.then(teaching.open, None, told, **PRIVATE)
+    for part in (layout.lesson.menu, layout.lesson.bar, layout.lesson.question):
+        part.act(teaching.act, None, told, **EACH)
     layout.bus.near(opening.near, None, layout.outputs(), **EACH)
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
     share.wire(layout.share, Sharing(live, opening), everything)

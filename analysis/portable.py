@@ -17,6 +17,7 @@ from typing import Any
 from analysis.settings import DEFAULT
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
+from ghosted.results import Run
 from ghosted.texts import SOURCES
 
 LOCAL = "local"
@@ -128,6 +129,13 @@ def is_local_model(name: str) -> bool:
         return Path(name).exists()
     except (OSError, ValueError):
         return False
+
+
+def file_name(run: Run, *more: str) -> str:
+    """Return what a run's file is called: the model, the removed blocks, and ``more``."""
+    blocks = str(run.removed).replace(",", "_") or "nothing"
+    model = run.model_label.partition(" (")[0] or "run"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["ghosted", model, blocks, *more])).strip("-")[:120]
 
 
 @lru_cache(maxsize=256)

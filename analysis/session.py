@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.lessons.answers import Answered
 from analysis.record import Record
 from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
@@ -18,6 +19,7 @@ MOST_RUNS = 30
 """Finished runs kept per visitor; the oldest that is not pinned makes room."""
 
 
+MOST_TAKEN = 4
 IDLE = 1200.0
 """Seconds after which a page that nobody touched makes room for another, where there is none left."""
 
@@ -37,8 +39,15 @@ class Session:
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
         uploads: paths of the files this visitor has uploaded.
+        chosen: the blocks that the controls remove, in their canonical form.
+        language: of lessons, ``en`` or ``de``.
+        lesson: the open lesson and its step, from 0; no name where none is open.
+        answers: by lesson and step, what was answered last.
+        teacher: whether lessons show their answers.
         failed: what could not be drawn of the last run, one sentence.
         used: when the page was last heard of.
+        takes: the method that they have picked to export as a model.
+        taken: the last exports that were handed to a program, whose files are there for as long as they are here.
     """
 
     shown: Record | None = None
@@ -51,8 +60,15 @@ class Session:
     drawn: dict[str, int] = field(default_factory=dict)
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     uploads: set[str] = field(default_factory=set)
+    chosen: str = ""
+    language: str = "en"
+    lesson: tuple[str, int] = ("", 0)
+    answers: dict[tuple[str, int], Answered] = field(default_factory=dict)
+    teacher: bool = False
     failed: str = ""
     used: float = 0.0
+    takes: str = ""
+    taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))
     _last: int = 0
 
     def keep(self, record: Record) -> int:

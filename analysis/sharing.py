@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,7 @@ from analysis.live import Live
 from analysis.opening import Opening
 from analysis.panels import parts, share, status
 from analysis.panels.runs import listed
-from analysis.portable import hashes
-from analysis.record import Record
+from analysis.portable import file_name, hashes
 from analysis.session import Session
 from ghosted.errors import GhostedError
 
@@ -30,17 +28,18 @@ class Sharing:
     def exporting(self, name: str) -> Callable[[gr.Request], dict[Any, Any]]:
         """Return the handler that writes what this visitor sees in one format, into gradio's own cache."""
 
-        def export(request: gr.Request) -> dict[Any, Any]:
+        def write_file(request: gr.Request) -> dict[Any, Any]:
             record = self.live.record(request)
             if record is None:
                 return {self.panel.file: None, self.panel.shown: parts.problem(share.INVITATION)}
             form = share.FORMATS[name]
             pictures = pictures_of(self.live.show(record, Session()))
             data = form.write(record, pictures, self._texts(request))
-            path = save_bytes_to_cache(data, file_name(record) + form.SUFFIX, self.panel.file.GRADIO_CACHE)
-            return {self.panel.file: path} | share.show(self.panel, record)
+            path = save_bytes_to_cache(data, file_name(record.run) + form.SUFFIX, self.panel.file.GRADIO_CACHE)
+            method = self.live.sessions.of(request.session_hash).takes
+            return {self.panel.file: path} | share.show(self.panel, record, method)
 
-        return export
+        return write_file
 
     def imported(self, path: str, request: gr.Request) -> dict[Any, Any]:
         """Show an imported run with its settings, or set the controls to imported settings; nothing is computed."""
@@ -67,9 +66,3 @@ class Sharing:
     def _texts(self, request: gr.Request) -> dict[str, str]:
         return hashes(self.live.sessions.of(request.session_hash).uploads)
 
-
-def file_name(record: Record) -> str:
-    """Return what an export is called: the model and the removed blocks."""
-    blocks = str(record.run.removed).replace(",", "_") or "nothing"
-    model = record.run.model_label.partition(" (")[0] or "run"
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"ghosted-{model}-{blocks}").strip("-")[:120]

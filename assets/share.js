@@ -1,7 +1,7 @@
 // The address bar as the experiment, the copied link, what a link hides, and the pictures as files. `element`, `props`
 // and `watch` are given by gr.HTML. props.value is JSON: {query: string or null, cut: bool, address: string}; nothing
 // here fetches or computes anything.
-const KEPT = ["hide", "lesson", "embed"];
+const KEPT = ["hide", "lesson", "embed", "lang"];
 const LONG = "The prompt is too long for a link and was left out; Export JSON keeps it.";
 const button = element.querySelector(".gl-copy");
 const said = element.querySelector(".gl-copied");

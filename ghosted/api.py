@@ -196,7 +196,9 @@ def export(
     from ghosted.repaired import method_of, repaired
 
     formats.check_request(form, method_of(experiment), out, overwrite)
-    made = drain(repaired(experiment, Workspace(model) if model is not None else None), on_event)
+    workspace = Workspace(model)
+    formats.look_ahead(experiment, form, workspace)
+    made = drain(repaired(experiment, workspace), on_event)
     return drain(formats.export(made, form, out, overwrite=overwrite), on_event)
 
 

@@ -280,7 +280,7 @@ def staged(parent: Path, prefix: str) -> Iterator[Path]:
     """
     _sweep(parent, prefix)
     temporary = parent / f"{prefix}{secrets.token_hex(8)}"
-    with FileLock(f"{temporary}.lock"):
+    with FileLock(f"{temporary}.lock", thread_local=False):  # who ends it need not be the thread that began it
         try:
             temporary.mkdir()
             yield temporary

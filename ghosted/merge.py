@@ -47,9 +47,7 @@ def merged_tensors(model: PreTrainedModel, repair: Repair) -> dict[str, Tensor]:
     if repair.feature not in OF_THE_BRANCH:
         raise NotDefined("Only a repair of the feed-forward branch merges into the weights; this one acts on the "
                          "state between two blocks.")  # fmt: skip
-    check_feed_forward(repair.gap, family)
-    if family.merge_into is None:
-        raise NotDefined(family.no_merge)
+    check_merges(repair.gap, family)
     block = blocks_of(model)[surviving_states(model).index(repair.gap.start - 1)]
     path = _last_map(block, family)
     if repair.feature == "joint":
@@ -59,6 +57,13 @@ def merged_tensors(model: PreTrainedModel, repair: Repair) -> dict[str, Tensor]:
         return {f"{path}.weight": (weight.detach().double() + more).to(weight.dtype)}
     T = torch.eye(len(repair.M), dtype=torch.float64) + repair.M.double().cpu()
     return {name: _times(_value(block, name), T, transposed) for name, transposed in _parameters(block, path)}
+
+
+def check_merges(gap: range, family: Family) -> None:
+    """Raise :class:`NotDefined` unless the branch before ``gap`` takes up an operator on its output; says why."""
+    check_feed_forward(gap, family)
+    if family.merge_into is None:
+        raise NotDefined(family.no_merge)
 
 
 def merged_view(model: PreTrainedModel, removed: RemovedBlocks, repairs: Sequence[Repair]) -> PreTrainedModel:

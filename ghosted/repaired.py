@@ -56,6 +56,26 @@ class Repaired:
         return self.run.removed
 
     @property
+    def original(self) -> PreTrainedModel:
+        """The model that was repaired."""
+        return self.loaded.model
+
+    @property
+    def device(self) -> str:
+        """Where it runs."""
+        return self.loaded.device
+
+    @property
+    def stored(self) -> int:
+        """Numbers of the repair that are saved."""
+        return sum(tensor.numel() for fit in self.fits for tensor in fit.tensors().values())
+
+    @property
+    def dense(self) -> int:
+        """Numbers of the operators as the model applies them."""
+        return sum(repair.M.numel() for repair in self.repairs)
+
+    @property
     def repairs(self) -> list[Repair]:
         """At most one per gap."""
         from ghosted.fitting import repairs_of

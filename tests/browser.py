@@ -42,11 +42,16 @@ def opened(browser, url, width=1280, height=900, ready="#gl-map .gl-map-block"):
     page.on("console", lambda message: message.type == "error" and page.faults.append(message.text))
     page.on("pageerror", lambda error: page.faults.append(str(error)))
     page.on("dialog", lambda dialog: (page.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    goto(page, url, ready)
+    yield page
+    page.close()
+
+
+def goto(page, url, ready="#gl-map .gl-map-block"):
+    """Open an address, and wait until the page takes input."""
     page.goto(url)
     page.wait_for_selector(ready)
     page.wait_for_selector("#gl-side[inert]", state="detached")
-    yield page
-    page.close()
 
 
 def _foreign(page, url):

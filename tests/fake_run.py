@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 import threading
 import time
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import torch
+from gradio.utils import get_upload_folder
 
+from analysis import taking
 from analysis.measuring import Measured
+from ghosted.cache import staged
 from ghosted.decomposition import decompose
-from ghosted.errors import ModelError
+from ghosted.errors import InputError, ModelError
 from ghosted.hadamard import rotation
 from ghosted.progress import Note, Stage
 from ghosted.removed import RemovedBlocks, gap_name
@@ -300,3 +305,26 @@ def measure(asked, cancel=None):
         sizes = tuple(Size(n, 512 * n, 0.6 + 1 / n, 0.5 + 1 / n, 30 + 100 / n) for n in (4, 8, 16, 32))
         sources = [Source(text, name, sizes, 32, DENSE, 55.6, protocol) for name in names if name != "none"]
     return Measured(asked, found, sources)
+
+
+def take(wanted, cancel=None, limit=None, pace=0.02):
+    """A stand-in for ``analysis.library.take``: a zip that says what was asked for."""
+    clock = Stage("writing the model", 3, cancel)
+    with ExitStack() as stack:
+        folder = Path(get_upload_folder())
+        folder.mkdir(parents=True, exist_ok=True)
+        source = stack.enter_context(staged(folder, taking.PREFIX)) / f"ghosted-fake-{wanted.method}-{wanted.form}"
+        source.mkdir()
+        (source / "wanted.txt").write_text(f"{wanted.experiment.remove} {wanted.method} {wanted.form}")
+        for _ in range(3):
+            time.sleep(pace)
+            yield clock.step()
+        path = yield from taking.packed(source, cancel)
+        return taking.Taken(wanted, path, {"logits": 0.0, "perplexity": 0.0}, stack.pop_all())
+
+
+def outlook(wanted, limit=None):
+    """A stand-in for ``analysis.library.outlook``: merged ghosted is refused, anything else is small."""
+    if (wanted.form, wanted.method) == ("merged", "ghosted"):
+        raise InputError("Only <b>some</b> can be merged.")
+    return f"{wanted.form} of {wanted.method}, blocks {wanted.experiment.remove}, {limit or 'any'} bytes at most."

@@ -1,7 +1,7 @@
 """The layer map in a real browser: mouse, keyboard and finger, its criteria, and what the server is told."""
 
 import pytest
-from browser import opened
+from browser import goto, opened
 from fake_run import make_run
 from pages import block, choose_criterion, drag, number, press_run, says, served, wait_for_text, write_range
 
@@ -296,8 +296,7 @@ def test_small_and_large_models(browser, blocks):
 def test_a_finger_scrolls_over_the_picture_and_taps_a_pair(browser, url):
     page = browser.new_page(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
     try:
-        page.goto(url)
-        page.wait_for_selector("#gl-map .gl-map-block")
+        goto(page, url)
         box = page.locator("#gl-map .gl-map-ground").bounding_box()
         size = box["width"] / 31
         page.locator("#gl-map").scroll_into_view_if_needed()

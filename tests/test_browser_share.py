@@ -6,7 +6,7 @@ import json
 import zipfile
 
 import pytest
-from browser import opened
+from browser import goto, opened
 from fake_run import NASTY, make_run
 from pages import see, served
 
@@ -72,7 +72,7 @@ def test_the_address_follows_the_settings_and_a_reload_restores_them(page, brows
     assert page.evaluate("location.href") == address
     stranger = browser.new_context()
     other = stranger.new_page()
-    other.goto(address)
+    goto(other, address)
     filled(other, "#gl-tokens input", "4096")
     assert other.input_value("#gl-prompt textarea") == PROMPT
     assert other.get_attribute("#gl-map svg", "aria-label") == "Layer map: removes blocks 12–16 (5 of 30)"
@@ -93,7 +93,7 @@ def test_a_broken_link_opens_with_a_notice_and_defaults(browser, url):
 def test_the_link_is_copied_and_says_so(browser, url):
     context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
     page = context.new_page()
-    page.goto(f"{url}/?remove=3,12-16&__theme=dark&lesson=one")
+    goto(page, f"{url}/?remove=3,12-16&__theme=dark&lesson=one")
     page.wait_for_selector("#gl-link .gl-copy")
     page.focus("#gl-link .gl-copy")
     page.keyboard.press("Enter")
@@ -126,7 +126,7 @@ def test_on_a_space_the_link_has_its_public_host(browser, monkeypatch):
     with served(make_run(pace=0.001, steps=1), limits=SHARED) as address:
         context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
         page = context.new_page()
-        page.goto(f"{address}?remove=7")
+        goto(page, f"{address}?remove=7")
         page.click("#gl-link .gl-copy")
         page.wait_for_selector("#gl-link .gl-copied:text('Copied.')")
         assert page.evaluate("navigator.clipboard.readText()") == "https://owner-name.hf.space/?remove=7"
@@ -182,6 +182,21 @@ def test_what_is_shown_is_exported_and_imported_again(page, browser, url, tmp_pa
         other.set_input_files("#gl-import input, input[accept*='.safetensors']", str(tmp_path / "foreign.json"))
         other.wait_for_selector("#gl-shown .gl-problem:text('was not exported')")
         assert other.faults == []
+
+
+def test_the_repaired_model_is_exported_as_a_file(page):
+    run(page)
+    page.wait_for_selector("#gl-taking :text('adapter of ghosted, blocks 12-16')")
+    page.click("#gl-take-form input")
+    page.get_by_role("option", name="Checkpoint (transformers)", exact=True).click()
+    page.wait_for_selector("#gl-taking :text('checkpoint of ghosted, blocks 12-16')")
+    page.click("#gl-take")
+    page.wait_for_selector("#gl-taking .gl-done")
+    with page.expect_download() as waiting:
+        page.click("#gl-take-file")
+    assert waiting.value.suggested_filename == "ghosted-fake-ghosted-checkpoint.zip"
+    with zipfile.ZipFile(waiting.value.path()) as archive:
+        assert archive.read(archive.namelist()[0]) == b"12-16 ghosted checkpoint"
 
 
 def test_pictures_are_saved_with_the_panel_and_blocks_in_their_name(page):

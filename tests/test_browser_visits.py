@@ -6,7 +6,7 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser import opened
+from browser import goto, opened
 from fake_run import make_run
 from pages import see, served
 
@@ -102,7 +102,7 @@ def test_a_link_in_a_second_browser_shows_the_same_experiment_and_starts_nothing
         ticked = page.evaluate("[...document.querySelectorAll('#gl-methods input:checked')].map(i => i.name)")
         assert ticked == ["none", "ghosted"]
     other = browser.new_context().new_page()
-    other.goto(url.rstrip("/") + "/" + address)
+    goto(other, url.rstrip("/") + "/" + address)
     other.wait_for_selector("#gl-map svg[aria-label*='2, 12–14']")
     assert other.get_by_label("Tokens", exact=True).input_value() == "4096"
     other.wait_for_timeout(500)

@@ -1,5 +1,7 @@
 """The HTTP endpoints, asked as a program asks them: over a real server with gradio's own client."""
 
+import zipfile
+
 import pytest
 from fake_run import CHOICES, make_run
 from gradio_client import Client
@@ -43,3 +45,10 @@ def test_decompose_gives_shares_and_spectra_of_every_linear_operator(client):
     assert found["operators"].keys() == {"ghosted"}
     one = found["operators"]["ghosted"]
     assert 0 < one["share_antisymmetric"] < 1 and len(one["eigenvalues"]) == 64 == len(one["singular_values"])
+
+
+def test_export_returns_the_file_of_one_method(client):
+    path = client.predict(remove="14-18", method="replaceme", format="merged", api_name="/export")
+    with zipfile.ZipFile(path) as archive:
+        assert [name.rpartition("/")[2] for name in archive.namelist()] == ["wanted.txt"]
+        assert archive.read(archive.namelist()[0]) == b"14-18 replaceme merged"

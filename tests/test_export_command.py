@@ -51,6 +51,20 @@ def test_refusals_come_before_the_work(folder, capsys, monkeypatch):  # noqa: F8
     assert not (folder / "new").exists()
 
 
+def test_memory_and_families_are_refused_before_the_work(folder, capsys, monkeypatch):  # noqa: F811
+    import ghosted.repaired
+    from ghosted.models import device_map
+
+    monkeypatch.setattr(ghosted.repaired, "repaired", lambda *_: pytest.fail("it was computed"))
+    assert main([*EXPORT[:-5], "0-1", *EXPORT[-4:], "--method", "replaceme", "--format", "merged", "--out", "new"]) == 2
+    assert "block 0" in capsys.readouterr().err
+    monkeypatch.setattr(device_map, "capacity", lambda device=None: 10**8)
+    assert main([*EXPORT, "--method", "ghosted", "--format", "checkpoint", "--out", "new"]) == 2
+    err = capsys.readouterr().err
+    assert "read again in a new process" in err and "GB of memory for both, and 0.1 GB are free" in err
+    assert err.count("\n") == 1 and not (folder / "new").exists()
+
+
 def test_a_table_for_people(folder, capsys):  # noqa: F811
     assert main([*EXPORT, "--method", "replaceme", "--format", "merged", "--out", "merged"]) == 0
     out = capsys.readouterr().out

@@ -1,5 +1,6 @@
 """CASES 8 and 10: an exported model reads back as the model it was made from, in every family, or is refused."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -319,3 +320,25 @@ def test_windows_of_the_check_are_text_that_was_scored():
     model = repaired("llama")
     assert model.slices.calibration.tokens == windows().tokens
     assert RemovedBlocks.parse(model.ghost("adapter").removed) == model.removed
+
+
+@pytest.mark.parametrize("form", ["checkpoint", "merged"])
+def test_a_base_in_several_files_makes_an_export_in_several_files(form, tmp_path, monkeypatch):
+    from ghosted.formats import _folder
+
+    TINY("llama").save_pretrained(tmp_path / "base", max_shard_size="60KB")
+    largest = max(path.stat().st_size for path in (tmp_path / "base").glob("*.safetensors"))
+    assert len(list((tmp_path / "base").glob("*.safetensors"))) > 3
+    model = repaired("llama", "replaceme")
+    assert _folder.shard_bytes(model.loaded) == _folder.SHARD
+    facts = dataclasses.replace(model.loaded.facts, name=str(tmp_path / "base"), kind="folder")
+    monkeypatch.setattr(model.loaded, "facts", facts)
+    assert _folder.shard_bytes(model.loaded) == largest
+    folder = written(model, form, tmp_path / "out")
+    files = sorted(path.name for path in folder.glob("*.safetensors"))
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    assert set(index["weight_map"].values()) == set(files) and len(files) > 1
+    assert files[0] == f"model-00001-of-{len(files):05d}.safetensors"
+    assert all((folder / name).stat().st_size <= largest + 4_096 for name in files)
+    expected = model.view() if form == "checkpoint" else merged_view(TINY("llama"), model.removed, model.repairs)
+    assert torch.equal(logits_of(ghosted.load(folder), IDS), logits_of(expected, IDS))

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import gradio as gr
 import numpy as np
 import pytest
-from fake_run import facts, make_run, similarity
+from fake_run import facts, make_run, outlook, similarity, take
 
 from analysis import library, names, numbers, settings, tables
 from analysis.limits import SHARED
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 def page():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        return build_page(make_run(pace=0.001, steps=2), facts)
+        return build_page(make_run(pace=0.001, steps=2), facts, take=take, outlook=outlook)
 
 
 def live(page):
@@ -83,7 +83,7 @@ def test_a_refused_run_leaves_the_page_alone(page):
 
 
 def test_exactly_the_declared_endpoints_are_public(page):
-    declared = {"/choose", "/compare", "/generate", "/similarity", "/decompose"}
+    declared = {"/choose", "/compare", "/generate", "/similarity", "/decompose", "/export"}
     assert page.get_api_info()["named_endpoints"].keys() == declared
     assert page.get_api_info()["unnamed_endpoints"] == {}
     public = [fn.api_name for fn in page.fns.values() if fn.api_visibility != "private"]

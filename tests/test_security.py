@@ -70,13 +70,14 @@ def test_what_is_not_meant_to_be_is_not_there(site, path):
 def test_what_the_page_says_of_itself_names_no_place_of_the_machine(site):
     config = site.get("/config").decode()
     assert str(ROOT) not in config and "/root/" not in config and "hf_" not in config
-    private = [each for each in json.loads(config)["dependencies"] if each["api_visibility"] != "private"]
-    assert {each["api_name"] for each in private} == {"choose", "compare", "generate", "similarity", "decompose"}
+    public = [each for each in json.loads(config)["dependencies"] if each["api_visibility"] != "private"]
+    declared = {"choose", "compare", "generate", "similarity", "decompose", "export"}
+    assert {each["api_name"] for each in public} == declared
 
 
 def test_the_handlers_of_the_page_are_no_endpoints(site):
     info = json.loads(site.get(f"{API}/info"))
-    assert len(info["named_endpoints"]) == 5 and info["unnamed_endpoints"] == {}
+    assert len(info["named_endpoints"]) == 6 and info["unnamed_endpoints"] == {}
     for specification in ("/openapi.json", f"{API}/openapi.json"):
         status, body = fetched(site, specification)
         assert status == 404 or not re.search(rb"/(start|follow|quick|imported|act|near)\b", body)

@@ -1,6 +1,6 @@
-"""Compute what the page shows before anything was run, and write it into ``assets/``.
+"""Compute what the page shows before anything was run, or the runs of the lessons, and write them into ``assets/``.
 
-The text is the model's own, so nothing of anybody else's is in the file.
+The text is the model's own, so nothing of anybody else's is in the files.
 """
 
 from __future__ import annotations
@@ -8,37 +8,49 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 from analysis.precomputed import FILE
 from analysis.record import Record
 from analysis.settings import DEFAULT
+from ghosted.experiment import Experiment
 
-HELP = "make the run that the page shows before anything was computed"
+HELP = "make the runs that the page shows before anything was computed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: the experiment is the page's default on the model's own text."""
+    """Add the choice between the page's first run and those of the lessons."""
+    parser.add_argument("--lessons", action="store_true", help="the lessons' runs instead of the page's first one")
 
 
 def run(args: argparse.Namespace, on_event: Any) -> dict[str, Any]:
-    """Run the page's default experiment on generated text and write its record."""
+    """Run the experiments on generated text and write their records."""
     from ghosted.progress import drain
     from ghosted.run import run as run_experiment
 
-    experiment = dataclasses.replace(DEFAULT, text="generated")
-    found = drain(run_experiment(experiment), on_event)
-    record = Record.of(found, "precomputed")
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record.to_json(), ensure_ascii=False, allow_nan=False)
-    FILE.write_text(text + "\n", "utf-8")
-    return {"file": FILE.name, "bytes": len(text.encode()) + 1, "experiment": experiment.to_json(),
-            "remove": str(found.removed), "seconds": sum(found.seconds.values())}
+    written, first = [], {FILE: dataclasses.replace(DEFAULT, text="generated")}
+    for file, experiment in (_lessons() if args.lessons else first).items():
+        found = drain(run_experiment(experiment), on_event)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(Record.of(found, "precomputed").to_json(), ensure_ascii=False, allow_nan=False)
+        file.write_text(text + "\n", "utf-8")
+        written.append({"file": file.name, "bytes": len(text.encode()) + 1, "experiment": experiment.to_json(),
+                        "remove": str(found.removed), "seconds": sum(found.seconds.values())})
+    return {"written": written}
 
 
 def table(payload: dict[str, Any]) -> str:
     """Return the object for people."""
-    return (
-        f"Wrote {payload['file']} ({payload['bytes'] / 1000:.0f} kB): blocks {payload['remove']} removed, "
-        f"{payload['seconds']:.0f} s."
+    return "\n".join(
+        f"Wrote {each['file']} ({each['bytes'] / 1000:.0f} kB): blocks {each['remove']} removed, "
+        f"{each['seconds']:.0f} s."
+        for each in payload["written"]
     )
+
+
+def _lessons() -> dict[Path, Experiment]:
+    from analysis.lessons import experiments
+    from analysis.teaching import RUNS
+
+    return {RUNS / f"{name}.json": experiment for name, experiment in experiments().items()}

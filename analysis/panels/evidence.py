@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,9 @@ from analysis import evidence_tables
 from analysis.figures.evidence import loss_lines, sequence_lines
 from analysis.measuring import WHAT, Asked, Measured, cost_line, measurer, named_blocks
 from analysis.panels import parts
-from analysis.panels.status import event_line, line
+from analysis.panels.beside import Beside
+from analysis.panels.status import line
 from analysis.record import Record
-from analysis.runner import Ended
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.flags import names
@@ -39,7 +38,7 @@ class EvidencePanel:
     what: gr.CheckboxGroup
     tasks: gr.Textbox
     limit: gr.Number
-    measure: gr.Button
+    go: gr.Button
     stop: gr.Button
     line: gr.HTML
     results: gr.HTML
@@ -57,7 +56,7 @@ def build() -> EvidencePanel:
         limit = gr.Number(100, label="Items per task", precision=0, elem_id="gl-limit", min_width=110, scale=1,
                           interactive=True)
     with gr.Row(elem_classes="gl-buttons"):
-        measure = gr.Button("Measure", elem_id="gl-measure", min_width=120, scale=0)
+        go = gr.Button("Measure", elem_id="gl-measure", min_width=120, scale=0)
         stop = gr.Button("Stop measuring", interactive=False, elem_id="gl-measure-stop", min_width=160, scale=0)
     said = gr.HTML(line(READY), elem_id="gl-measuring")
     results = gr.HTML(elem_id="gl-evidence")
@@ -65,7 +64,7 @@ def build() -> EvidencePanel:
     with gr.Row():
         for name, caption, invitation in PICTURES:
             plots[name] = parts.captioned(f"evidence-{name}", caption, invitation, 340, width=300)
-    return EvidencePanel(what, tasks, limit, measure, stop, said, results, plots)
+    return EvidencePanel(what, tasks, limit, go, stop, said, results, plots)
 
 
 def show(panel: EvidencePanel, record: Record) -> dict[Any, Any]:
@@ -75,56 +74,25 @@ def show(panel: EvidencePanel, record: Record) -> dict[Any, Any]:
 
 def wire(panel: EvidencePanel, live: Any) -> None:
     """Wire the panel's own events."""
-    measuring, asked = Measuring(panel, live), [panel.what, panel.tasks, panel.limit, *live.layout.inputs()]
-    buttons = [panel.line, panel.measure, panel.stop]
-    started = panel.measure.click(measuring.start, asked, buttons, **parts.PRIVATE)
-    started.then(measuring.follow, None, [*buttons, panel.results, *panel.plots.values()], **parts.WATCHING)
-    panel.stop.click(measuring.end, None, [panel.line], **parts.PRIVATE)
+    measuring = Measuring(panel, live, measurer)
+    asked = [panel.what, panel.tasks, panel.limit, *live.layout.inputs()]
+    measuring.wire(asked, [panel.results, *panel.plots.values()])
     gr.on([panel.what.change, panel.tasks.change, panel.limit.change], measuring.plan, asked, [panel.line],
           **parts.PRIVATE)
 
 
-class Measuring:
-    """The panel's handlers, bound to the page's live part."""
-
-    def __init__(self, panel: EvidencePanel, live: Any) -> None:
-        self.panel, self.live = panel, live
+class Measuring(Beside):
+    """The panel's handlers."""
 
     def plan(self, request: gr.Request, what: list[str], tasks: str, limit: float, *values: Any) -> str:
         """Say what Measure will do and cost."""
-        if self.live.runner.running(measurer(request.session_hash)):
+        if self.running(request):
             return gr.skip()
         try:
-            asked = self._asked(request, what, tasks, limit, values)
+            asked = self.asked(request, what, tasks, limit, *values)
             return line(cost_line(asked, self._seconds(asked.experiment)))
         except GhostedError as error:
             return line(str(error))
-
-    def start(self, request: gr.Request, what: list[str], tasks: str, limit: float, *values: Any) -> dict[Any, Any]:
-        """Queue what was asked for."""
-        try:
-            self.live.runner.submit(measurer(request.session_hash), self._asked(request, what, tasks, limit, values))
-        except GhostedError as error:
-            return {self.panel.line: line(str(error), "failed")}
-        return self._buttons(running=True)
-
-    async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
-        """Pass on where the measurement is, and at its end what was found."""
-        yield {self.panel.line: gr.skip()}
-        visitor, runner = measurer(request.session_hash), self.live.runner
-        if (job := runner.claim(visitor, "measured")) is None:
-            return
-        async for event in runner.follow(job, visitor):
-            if not isinstance(event, Ended):
-                yield {self.panel.line: event_line(event)}
-                continue
-            shown = self._buttons(running=False) | {self.panel.line: line(event.said, event.how)}
-            yield shown | (self.shown(event.run) if event.run is not None else {})
-
-    def end(self, request: gr.Request) -> Any:
-        """Ask the measurement to stop."""
-        stopping = self.live.runner.stop(measurer(request.session_hash))
-        return line("Stopping at the next safe point.", "busy", 0) if stopping else gr.skip()
 
     def shown(self, measured: Measured) -> dict[Any, Any]:
         """Return the updates of tables and pictures."""
@@ -138,9 +106,12 @@ class Measuring:
             shown[panel.plots["sequences"]] = parts.drawn(sequence_lines(measured.sources))
         return shown
 
-    def _asked(
-        self, request: gr.Request, what: list[str], tasks: str, limit: float, values: tuple[Any, ...]
-    ) -> Asked:
+    def asked(self, request: gr.Request, what: list[str], tasks: str, limit: float, *values: Any) -> Asked:
+        """Return the request that the controls say.
+
+        Raises:
+            InputError: it makes no sense.
+        """
         experiment = named_blocks(self.live.experiment(request.session_hash, values), self.live.record(request))
         whole = int(limit) if limit is not None and float(limit).is_integer() else 0
         ordered = tuple(name for name in WHAT if name in (what or ()))
@@ -152,7 +123,3 @@ class Measuring:
         if "/" in experiment.model:  # its config may have to be fetched
             return lambda tokens: None
         return self.live.describe(experiment.model).pass_seconds
-
-    def _buttons(self, running: bool) -> dict[Any, Any]:
-        panel = self.panel
-        return {panel.measure: gr.Button(interactive=not running), panel.stop: gr.Button(interactive=running)}

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from html import escape
+from typing import Any
 
 import gradio as gr
 import plotly.graph_objects as go
 from gradio.components.plot import PlotData
 
 LATEX = [{"left": "$", "right": "$", "display": False}]
-PRIVATE = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+UNSEEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "show_progress_on": []}
+"""Options of a listener that is no public endpoint and whose progress the page tells itself. Without the empty list
+gradio tells every output of every listener, of each step of any of them, and copies all figures."""
+PRIVATE = UNSEEN | {"queue": False}
 """Options of a listener that answers at once and is no public endpoint."""
-WATCHING = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
+WATCHING = UNSEEN | {"concurrency_limit": None}
 """Options of a listener that follows a job: many may wait at once."""
 CONFIG = {"displayModeBar": False, "displaylogo": False, "scrollZoom": False}
 
@@ -35,6 +39,19 @@ def invitation(said: str, height: int) -> str:
 def problem(said: str) -> str:
     """Return a sentence on what is wrong, as an alert beside the thing."""
     return f"<p class='gl-problem' role='alert'>{escape(said)}</p>"
+
+
+def snippet(name: str, text: str) -> str:
+    """Return code with its name and a button that copies it (``share.js``).
+
+    Gradio's own code editor would weigh more than the rest of the page.
+    """
+    return (
+        f"<section class='gl-code'><header><h3 class='gl-caption'>{name}</h3>"
+        f"<button type='button' class='gl-copy-code' aria-label='Copy {name}'>Copy</button>"
+        f"<span class='gl-copied' role='status'></span></header>"
+        f"<pre tabindex='0' aria-label='{name}'>{escape(text)}</pre></section>"
+    )
 
 
 def picture(name: str, said: str, height: int) -> gr.Plot:

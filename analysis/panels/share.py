@@ -17,7 +17,7 @@ from analysis import code
 from analysis.export import csv, report
 from analysis.export import json as as_json
 from analysis.link import Flags, address_of, query_of
-from analysis.panels import parts
+from analysis.panels import parts, take
 from analysis.record import Record
 from analysis.settings import DEFAULT
 from ghosted.experiment import Experiment
@@ -37,7 +37,6 @@ FETCH = (
     "a.download = file.orig_name || ''; document.body.append(a); a.click(); a.remove(); }"
 )
 """Downloads what was just written."""
-PRIVATE = {"api_visibility": "private", "show_progress": "hidden"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ class SharePanel:
     upload: gr.UploadButton
     shown: gr.HTML
     code: gr.HTML
+    take: take.TakePanel
 
 
 def build() -> SharePanel:
@@ -67,8 +67,9 @@ def build() -> SharePanel:
         shown = gr.HTML(note(INVITATION), elem_id="gl-shown")
         with gr.Accordion("Show code", open=False, elem_id="gl-code"):
             shown_code = gr.HTML(code_html(DEFAULT))
+        taking = take.build()
         file = gr.DownloadButton(visible=False)
-    return SharePanel(link, *buttons, file, upload, shown, shown_code)
+    return SharePanel(link, *buttons, file, upload, shown, shown_code, taking)
 
 
 def wire(panel: SharePanel, sharing: Any, everything: list[gr.Component]) -> None:
@@ -80,9 +81,11 @@ def wire(panel: SharePanel, sharing: Any, everything: list[gr.Component]) -> Non
         everything: what an imported file may change.
     """
     for name in FORMATS:
-        made = getattr(panel, name).click(sharing.exporting(name), None, [panel.file, *shows(panel)], **PRIVATE)
-        made.then(None, [panel.file], None, js=FETCH, **PRIVATE)
-    panel.upload.upload(sharing.imported, [panel.upload], list(dict.fromkeys([*everything, panel.shown])), **PRIVATE)
+        made = getattr(panel, name).click(sharing.exporting(name), None, [panel.file, *shows(panel)], **parts.UNSEEN)
+        made.then(None, [panel.file], None, js=FETCH, **parts.UNSEEN)
+    take.wire(panel.take, sharing.live, panel.shown)
+    told = list(dict.fromkeys([*everything, panel.shown]))
+    panel.upload.upload(sharing.imported, [panel.upload], told, **parts.UNSEEN)
 
 
 def followers(panel: SharePanel) -> list[gr.Component]:
@@ -124,40 +127,41 @@ def link_value(
 
 
 def code_html(experiment: Experiment, uploads: Collection[str] = ()) -> str:
-    """Return the code of an experiment; gradio's own code editor would weigh more than the rest of the page.
+    """Return the code of an experiment.
 
     Args:
         experiment: what the controls say.
         uploads: paths of this visitor's uploads.
     """
     forms = (("Command line", code.command_line), ("Python", code.python_code))
-    return "".join(
-        f"<section class='gl-code'><header><h3 class='gl-caption'>{name}</h3>"
-        f"<button type='button' class='gl-copy-code' aria-label='Copy {name}'>Copy</button>"
-        f"<span class='gl-copied' role='status'></span></header>"
-        f"<pre tabindex='0' aria-label='{name}'>{escape(write(experiment, uploads))}</pre></section>"
-        for name, write in forms
-    )
+    return "".join(parts.snippet(name, write(experiment, uploads)) for name, write in forms)
 
 
 def shows(panel: SharePanel) -> list[gr.Component]:
     """Return the components that follow the run that is shown."""
-    return [panel.shown, *(getattr(panel, name) for name in FORMATS)]
+    return [panel.shown, *(getattr(panel, name) for name in FORMATS), *take.shows(panel.take)]
 
 
-def show(panel: SharePanel, record: Record) -> dict[Any, Any]:
-    """Say which run the exports hold, and let them be pressed."""
+def show(panel: SharePanel, record: Record, method: str = "") -> dict[Any, Any]:
+    """Say which run the exports hold, and let them be pressed.
+
+    Args:
+        panel: the panel.
+        record: the run that is shown.
+        method: what the visitor has picked to export as a model.
+    """
     run = record.run
     if not run.model_label:
         return {panel.shown: note(INVITATION)}
     said = f"Exports hold the run shown: {run.model_label}, {run.removed.describe(run.blocks)} ({record.source})."
-    shown: dict[Any, Any] = {panel.shown: note(said, blocks=str(run.removed))}
-    return shown | {getattr(panel, name): gr.Button(interactive=True) for name in FORMATS}
+    shown: dict[Any, Any] = {panel.shown: note(said, str(run.removed), record.when)}
+    shown |= {getattr(panel, name): gr.Button(interactive=True) for name in FORMATS}
+    return shown | take.show(panel.take, record, method)
 
 
-def note(said: str, blocks: str = "") -> str:
-    """Return a sentence under the buttons."""
-    return f"<p class='gl-note' data-blocks='{escape(blocks)}'>{escape(said)}</p>"
+def note(said: str, blocks: str = "", when: str = "") -> str:
+    """Return a sentence under the buttons, another one for every run."""
+    return f"<p class='gl-note' data-blocks='{escape(blocks)}' data-when='{escape(when)}'>{escape(said)}</p>"
 
 
 def _button(said: str, name: str) -> gr.Button:

@@ -29,6 +29,7 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
     Raises:
         InputError: no blocks, no folder, or several methods were named, or the folder is taken.
         NotDefined: the format does not apply.
+        ResourceError: the memory is not enough to read it again.
     """
     from ghosted import formats
     from ghosted.repaired import method_of, repaired
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
         raise InputError("Name the method to export, such as --method ghosted.")
     experiment = flags.experiment_from(args)
     formats.check_request(args.format, method_of(experiment), args.out, args.overwrite)
+    formats.look_ahead(experiment, args.format)
     model = drain(repaired(experiment), on_event)
     done = drain(formats.export(model, args.format, args.out, overwrite=args.overwrite), on_event)
     return done.to_json() | {"removed": str(model.removed), "method": model.method, "warnings": model.run.warnings}

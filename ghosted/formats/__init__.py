@@ -2,9 +2,10 @@
 
 A format's module states ``NAME``, ``LABEL``, ``ORDER``, ``METHODS`` (which it can take, ``None`` for all),
 ``refuse(model)`` (raises :class:`~ghosted.errors.NotDefined` with the reason where it does not apply), ``size(model)``
-in bytes, ``write(model, folder)``, and ``LIMIT``: by what share the perplexity may differ after it was read again,
-``0.0`` for the same logits to the last bit, ``None`` where there is no model to read. Everything is written under a
-temporary name beside the target, read again by a new process, compared, and only then renamed into place.
+in bytes and ``says(model)`` (what it takes to load it), all three before the fit, too, ``write(model, ghost, folder)``,
+and ``LIMIT``: by what share the perplexity may differ after it was read again, ``0.0`` for the same logits to the last
+bit, ``None`` where there is no model to read. Everything is written under a temporary name beside the target, read
+again by a new process, compared, and only then renamed into place.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 from ghosted.cache import file_sha256, staged
 from ghosted.errors import InputError, ResourceError
+from ghosted.formats._expected import look_ahead
 from ghosted.ghost import FILE
 from ghosted.progress import CancelFlag, Steps
 from ghosted.registry import listing, members, pick
 
 if TYPE_CHECKING:
+    from ghosted.formats._expected import Shape
     from ghosted.repaired import Repaired
+
+__all__ = ["Exported", "Foreseen", "check_method", "check_request", "disk", "export", "foresee", "formats",
+           "look_ahead", "seal", "unseal"]  # fmt: skip
 
 PACKAGE = __name__
 CHECK = "check.json"
@@ -66,10 +72,46 @@ def check_request(name: str, method: str, out: str | Path, overwrite: bool = Fal
     Raises:
         InputError: there is no such format, the target is taken, or the method cannot be in this format.
     """
+    check_method(name, method)
+    check_target(Path(out), overwrite)
+
+
+def check_method(name: str, method: str) -> ModuleType:
+    """Return a format's module; raises :class:`InputError` where there is none, or the method cannot be in it."""
     form = pick(PACKAGE, name, "export format")
     if form.METHODS is not None and method not in form.METHODS:
         raise InputError(f"{form.WHY_NOT} {listing(form.METHODS)} can; {method} cannot.")
-    check_target(Path(out), overwrite)
+    return form
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What an export will be: its ``bytes``, and what it ``says`` of loading it."""
+
+    bytes: int
+    says: str
+
+
+def foresee(name: str, model: Shape, unread: int = 0) -> Foreseen:
+    """Say what an export will be, before anything is written; :func:`look_ahead` does so before the fit.
+
+    Args:
+        name: the format.
+        model: from :func:`ghosted.repaired.repaired`, or what stands in for it.
+        unread: bytes of memory that this process is still to take for the model.
+
+    Raises:
+        InputError: the method cannot be in this format, or there is none of that name.
+        NotDefined: the format does not apply to this model; the message says why.
+        ResourceError: the memory is not enough to read it again.
+    """
+    from ghosted.formats import _round_trip
+
+    form = check_method(name, model.method)
+    form.refuse(model)
+    if form.LIMIT is not None:
+        _round_trip.check_memory(model, name, unread)
+    return Foreseen(form.size(model), form.says(model))
 
 
 def check_target(out: Path, overwrite: bool) -> None:
@@ -97,7 +139,7 @@ def export(
     Raises:
         InputError: as :func:`check_request`.
         NotDefined: the format does not apply to this model; the message says why.
-        ResourceError: the disk is full or not writable.
+        ResourceError: the disk is full or not writable, or the memory is not enough to read it again.
         ModelError: what was written does not read back as the same model; nothing is left behind.
     """
     from ghosted.formats import _card, _round_trip
@@ -107,10 +149,10 @@ def export(
     out = out.parent.resolve() / out.name
     check_request(name, model.method, out, overwrite)
     form = pick(PACKAGE, name, "export format")
-    form.refuse(model)
-    with _disk(out):
+    size = foresee(name, model).bytes
+    with disk(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        _check_space(out.parent, form.size(model))
+        _check_space(out.parent, size)
         with staged(out.parent, f".{out.name}.ghosted-") as work:
             folder = work / "export"
             folder.mkdir()
@@ -126,7 +168,7 @@ def export(
                 for path in folder.iterdir():  # weights are written for their owner alone
                     path.chmod((folder / "README.md").stat().st_mode)
 
-            yield from background.call("writing the model", write, expected=2 + form.size(model) / 5e8, cancel=cancel)
+            yield from background.call("writing the model", write, expected=2 + size / 5e8, cancel=cancel)
             check = {"format": name}
             if form.LIMIT is not None:
                 check |= yield from _round_trip.check(model, name, folder, work, form.LIMIT, cancel)
@@ -178,7 +220,7 @@ def _check_space(parent: Path, needed: int) -> None:
 
 
 @contextmanager
-def _disk(out: Path) -> Iterator[None]:
+def disk(out: Path) -> Iterator[None]:
     """Turn what the disk says into one sentence."""
     from safetensors import SafetensorError
 

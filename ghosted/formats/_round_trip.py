@@ -12,16 +12,56 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ghosted.errors import GhostedError, ModelError
+from ghosted.errors import GhostedError, ModelError, ResourceError
 from ghosted.progress import CancelFlag, Steps
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+    from ghosted.formats._expected import Shape
     from ghosted.repaired import Repaired
 
 TOKENS, WINDOWS, NEW_TOKENS = 64, 4, 16
+
+
+def memory(model: Shape, form: str) -> int:
+    """Return the bytes that the new process takes: its model, states and logits, and the libraries."""
+    from ghosted.formats import _folder
+    from ghosted.models.facts import BASE, OVERHEAD
+
+    if form == "adapter":
+        return bytes_beside(model.original) + int(OVERHEAD * 4 * model.dense)
+    return int(OVERHEAD * (_folder.weights_bytes(model) + 4 * model.dense)) + BASE
+
+
+def bytes_beside(original: PreTrainedModel) -> int:
+    """Return the bytes that one process with the whole model takes; it may be a skeleton."""
+    from ghosted.models.facts import BASE, OVERHEAD
+
+    return int(OVERHEAD * sum(p.numel() * p.element_size() for p in original.parameters())) + BASE
+
+
+def check_memory(model: Shape, form: str, unread: int = 0) -> None:
+    """Refuse a check that does not fit beside the model in this process.
+
+    Args:
+        model: what is exported.
+        form: the format.
+        unread: bytes that this process will take before, where its model is not in memory yet.
+
+    Raises:
+        ResourceError: that and :func:`memory` are more than is free.
+    """
+    from ghosted.models import device_map
+
+    needed, free = memory(model, form) + unread, device_map.capacity(model.device)
+    if free is not None and needed > free:
+        raise ResourceError(
+            "An export is read again in a new process before it is offered, which needs "
+            f"about {needed / 1e9:.3g} GB of memory{' for both' if unread else ''}, and {free / 1e9:.3g} GB are free; "
+            "close other programs or choose a smaller model."
+        )
 
 
 def check(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ghosted.adapter import Adapter
 
 if TYPE_CHECKING:
+    from ghosted.formats._expected import Shape
     from ghosted.ghost import Ghost
     from ghosted.repaired import Repaired
 
@@ -16,13 +17,18 @@ METHODS = None
 LIMIT = 0.0
 
 
-def refuse(model: Repaired) -> None:
+def refuse(model: Shape) -> None:
     """Every repair can be an adapter."""
 
 
-def size(model: Repaired) -> int:
+def size(model: Shape) -> int:
     """Return 4 bytes per number of the repair: 4·C² per gap of a full operator."""
-    return sum(4 * tensor.numel() for fit in model.fits for tensor in fit.tensors().values())
+    return 4 * model.stored
+
+
+def says(model: Shape) -> str:
+    """Return what it takes to load it."""
+    return "holds no code; ghosted.load puts it on the base model"
 
 
 def write(model: Repaired, ghost: Ghost, folder: Path) -> None:

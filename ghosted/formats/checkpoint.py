@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ghosted.formats import _folder
 
 if TYPE_CHECKING:
+    from ghosted.formats._expected import Shape
     from ghosted.ghost import Ghost
     from ghosted.repaired import Repaired
 
@@ -20,14 +21,20 @@ METHODS = None
 LIMIT = 0.0
 
 
-def refuse(model: Repaired) -> None:
+def refuse(model: Shape) -> None:
     """Raise :class:`~ghosted.errors.NotDefined` where the pruned model cannot be built from its configuration."""
     _folder.refuse(model)
 
 
-def size(model: Repaired) -> int:
+def size(model: Shape) -> int:
     """Return the bytes of the kept weights and of the operators in float32."""
-    return _folder.weights_bytes(model) + sum(4 * repair.M.numel() for repair in model.repairs)
+    return _folder.weights_bytes(model) + 4 * model.dense
+
+
+def says(model: Shape) -> str:
+    """Return what it takes to load it."""
+    return ("carries one modelling file, so transformers asks for trust_remote_code=True" if model.dense else
+            "needs no code: plain transformers loads it")  # fmt: skip
 
 
 def write(model: Repaired, ghost: Ghost, folder: Path) -> None:
@@ -36,4 +43,4 @@ def write(model: Repaired, ghost: Ghost, folder: Path) -> None:
 
     repairs = model.repairs
     made = wrapped(model.loaded.model, model.removed, repairs) if repairs else model.view()
-    _folder.save(made, model.loaded.tokenizer, folder)
+    _folder.save(made, model.loaded, folder)

@@ -9,6 +9,7 @@ from ghosted.errors import NotDefined
 from ghosted.formats import _folder
 
 if TYPE_CHECKING:
+    from ghosted.formats._expected import Shape
     from ghosted.ghost import Ghost
     from ghosted.repaired import Repaired
 
@@ -19,24 +20,30 @@ LIMIT = 0.005
 """Merged weights are rounded to the model's dtype."""
 
 
-def refuse(model: Repaired) -> None:
+def refuse(model: Shape) -> None:
     """Raise :class:`~ghosted.errors.NotDefined` where the repair does not merge; the message says why."""
-    from ghosted.merge import merged_tensors
+    from ghosted.merge import check_merges
+    from ghosted.models.families import find_family
 
     _folder.refuse(model)
-    for repair in model.repairs:
-        if repair.feature != "feed_forward":
-            raise NotDefined(f"{model.method} keeps an operator at run time; export it as adapter or checkpoint.")
-        merged_tensors(model.loaded.model, repair)
+    if model.method not in METHODS:
+        raise NotDefined(f"{model.method} keeps an operator at run time; export it as adapter or checkpoint.")
+    for gap in model.removed.gaps if model.dense else ():
+        check_merges(gap, find_family(model.original))
 
 
-def size(model: Repaired) -> int:
+def size(model: Shape) -> int:
     """Return the bytes of the kept weights."""
     return _folder.weights_bytes(model)
+
+
+def says(model: Shape) -> str:
+    """Return what it takes to load it."""
+    return "needs no code: plain transformers loads it"
 
 
 def write(model: Repaired, ghost: Ghost, folder: Path) -> None:
     """Write configuration, weights and tokenizer."""
     from ghosted.merge import merged_view
 
-    _folder.save(merged_view(model.loaded.model, model.removed, model.repairs), model.loaded.tokenizer, folder)
+    _folder.save(merged_view(model.loaded.model, model.removed, model.repairs), model.loaded, folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ghosted.formats._expected import Shape
     from ghosted.ghost import Ghost
     from ghosted.removed import RemovedBlocks
     from ghosted.repaired import Repaired
@@ -21,13 +22,18 @@ LIMIT = None
 FILE = "mergekit.yaml"
 
 
-def refuse(model: Repaired) -> None:
+def refuse(model: Shape) -> None:
     """Plain pruning of any model can be a recipe."""
 
 
-def size(model: Repaired) -> int:
+def size(model: Shape) -> int:
     """Return about how large the recipe is."""
     return 4_096
+
+
+def says(model: Shape) -> str:
+    """Return what it takes to use it."""
+    return "holds no weights; mergekit makes the pruned model from it"
 
 
 def write(model: Repaired, ghost: Ghost, folder: Path) -> None:

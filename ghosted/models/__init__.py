@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LoadedModel", "ModelFacts", "Source", "bos_id", "catalogue", "describe", "load", "load_tokenizer", "resolve",
+    "skeleton",
 ]
 
 
@@ -100,6 +101,32 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
     else:
         folder = drain(_folder(source, None, None))
     return loaded.read_tokenizer(folder, source.label)
+
+
+def skeleton(name: str, revision: str | None = None, dtype: str = "auto") -> Any:
+    """Return a model without its numbers (on torch's ``meta`` device), ``None`` where its config is not here yet.
+
+    Nothing is fetched or converted.
+
+    Raises:
+        ModelError: it is no usable decoder.
+    """
+    from pathlib import Path
+
+    from ghosted import machine
+    from ghosted.models import facts, gguf, hub, offline
+
+    source = resolve(name, revision)
+    if source.kind == "hub":
+        folder = hub.config_folder(source.where, revision)
+    elif source.kind == "folder":
+        folder = Path(source.where)
+    else:
+        folder = offline.at_hand() if source.kind == "offline" else gguf.at_hand(Path(source.where))
+    if folder is None:
+        return None
+    config = facts.config_of(str(folder), source.label)
+    return facts.skeleton(config, source.label, machine.fastest_dtype() if dtype == "auto" else dtype)
 
 
 def _facts(source: Source, name: str, revision: str | None) -> ModelFacts:

@@ -198,15 +198,29 @@ def from_config(config: Any, *, name: str, label: str, kind: str, **known: Any) 
     Raises:
         ModelError: transformers cannot build it, or its blocks cannot be found.
     """
+    return from_model(skeleton(config, label), name=name, label=label, kind=kind, **known)
+
+
+def skeleton(config: Any, label: str, dtype: str | None = None) -> Any:
+    """Build a model that has every part and no numbers, on torch's ``meta`` device.
+
+    Args:
+        config: of a usable decoder.
+        label: the model, for people.
+        dtype: of its weights, by default what the config says.
+
+    Raises:
+        ModelError: transformers cannot build it.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
+    kind = {} if dtype is None else {"dtype": getattr(torch, dtype)}
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+            return AutoModelForCausalLM.from_config(config, trust_remote_code=False, **kind)
     except Exception as error:
         raise ModelError(f"The config of {label} does not describe a usable {config.model_type} model.") from error
-    return from_model(model, name=name, label=label, kind=kind, **known)
 
 
 def from_model(model: Any, *, name: str, label: str, kind: str, **known: Any) -> ModelFacts:

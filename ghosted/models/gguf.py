@@ -120,8 +120,13 @@ def describe(path: Path, name: str, label: str) -> ModelFacts:
     return ModelFacts(
         name=name, label=label, kind="gguf", architecture=header.architecture, blocks=header.blocks,
         width=header.width, vocabulary=header.vocabulary, parameters=header.parameters, context=header.context,
-        bos=header.bos, download_bytes=0, cached=cache.get(KIND, sha256(path)) is not None,
+        bos=header.bos, download_bytes=0, cached=at_hand(path) is not None,
     )
+
+
+def at_hand(path: Path) -> Path | None:
+    """Return the cache's folder of the converted file, ``None`` where it is not there."""
+    return cache.get(KIND, sha256(path))
 
 
 def sha256(path: Path) -> str:

@@ -241,6 +241,12 @@ def _download(repo: str, name: str, revision: str) -> str:
     return hf_hub_download(repo, name, revision=revision, token=token(), etag_timeout=SECONDS)
 
 
+def config_folder(repo: str, revision: str | None = None) -> Path | None:
+    """Return the local folder that holds the model's config, ``None`` where it was not fetched yet."""
+    found = _in_cache(repo, "config.json", revision)
+    return None if found is None else found.parent
+
+
 def _in_cache(repo: str, name: str, revision: str | None) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 

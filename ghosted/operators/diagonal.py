@@ -12,6 +12,7 @@ from ghosted.solve import EPSILON
 
 NAME, LABEL, ORDER = "diagonal", "one scale per channel", 4
 NEEDS = frozenset({"state"})
+STORED = "diagonal"
 
 
 def fit(statistics, settings: Settings) -> Fitted:

@@ -23,6 +23,7 @@ from ghosted.solve import Spectrum, moment_error, ridge_of_least_error
 
 NAME, LABEL, ORDER = "low-rank", "low rank", 26
 NEEDS = frozenset({"state"})
+STORED = "left and right"
 
 
 def fit(statistics, settings: Settings) -> Fitted:

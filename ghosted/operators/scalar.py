@@ -12,6 +12,7 @@ from ghosted.operators import Fitted, Settings
 
 NAME, LABEL, ORDER = "scalar", "one scale", 2
 NEEDS = frozenset({"state"})
+STORED = "scale"
 
 
 def fit(statistics, settings: Settings) -> Fitted:

@@ -1,0 +1,117 @@
+"""The page's handlers for lessons: open one, go on, answer, see what the class said. Nothing of it computes a run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import cache
+from typing import Any
+
+import gradio as gr
+
+from analysis.lessons import FOLDER, Lesson, lessons
+from analysis.lessons.answers import Answered, check
+from analysis.lessons.guesses import Guesses, bars
+from analysis.link import Flags
+from analysis.opening import Opening
+from analysis.panels import lesson as panel_of
+from analysis.panels.lesson import LessonPanel
+from analysis.record import Record
+from analysis.session import Session
+from analysis.words import LANGUAGES, language_of, said
+from ghosted.errors import GhostedError
+
+RUNS = FOLDER / "runs"
+
+
+@cache
+def run_of(name: str) -> Record | None:
+    """Return a lesson's run, made by ``python -m ghosted precompute --lessons``; ``None`` where it is not at hand."""
+    try:
+        return Record.from_json(json.loads((RUNS / f"{name}.json").read_text("utf-8")))
+    except (OSError, ValueError, GhostedError) as reason:
+        logging.getLogger(__name__).warning("a lesson's run is missing: %s", reason)
+        return None
+
+
+class Teaching:
+    """The handlers, bound to the page's opening."""
+
+    def __init__(self, opening: Opening, panel: LessonPanel) -> None:
+        self.opening, self.live, self.panel = opening, opening.live, panel
+        self.guesses = Guesses()
+
+    def open(self, request: gr.Request) -> dict[Any, Any]:
+        """Open the lesson that the link names, in the language it asks for."""
+        session = self._session(request)
+        flags = Flags.of(dict(request.query_params))
+        session.language = language_of(flags.lang, request.headers.get("accept-language", ""))
+        name, _, step = flags.lesson.partition(".")
+        if (found := lessons().get(name)) is not None:
+            return self._go(request, found, int(step) - 1 if step.isdecimal() and len(step) < 4 else 0)
+        return panel_of.closed(self.panel, session.language) if session.language != "en" else gr.skip()
+
+    def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
+        """Do what a button of the panel asks for."""
+        session = self._session(request)
+        deed, value = asked(event.asked)
+        found = lessons().get(value if deed == "open" else session.lesson[0])
+        if deed == "lang":
+            session.language = value if value in LANGUAGES else "en"
+        elif deed == "teacher":
+            session.teacher = not session.teacher
+        if found is None or deed in ("close", "finish"):
+            session.lesson = ("", 0)
+            return panel_of.closed(self.panel, session.language)
+        if deed == "open":
+            return self._go(request, found, 0)
+        if deed == "go":
+            return self._go(request, found, int(value) if value.isdecimal() and len(value) < 4 else 0)
+        if deed == "answer":
+            self._answer(request, found, value)
+        return self._shown(request, found)
+
+    def _go(self, request: gr.Request, found: Lesson, index: int) -> dict[Any, Any]:
+        session = self._session(request)
+        index = min(max(index, 0), len(found.steps) - 1)
+        session.lesson = (found.name, index)
+        run, shown, notice = found.steps[index].run, {}, ""
+        if run is not None:
+            record = run_of(run)
+            if record is None:
+                notice = said("missing", session.language)
+            elif session.shown is not record:
+                shown = self.opening.reopen(record, request)
+        return shown | self._shown(request, found, notice)
+
+    def _answer(self, request: gr.Request, found: Lesson, given: str) -> None:
+        session, visitor = self._session(request), request.session_hash
+        index = session.lesson[1]
+        question = found.steps[index].question
+        if question is None:
+            return
+        answered = check(question, given, self.live.record(request), session.chosen)
+        session.answers[found.name, index] = answered
+        if question.kind != "act" and answered.verdict in ("right", "wrong"):
+            self.guesses.add(f"{found.name}.{index}", visitor, answered.given)
+
+    def _shown(self, request: gr.Request, found: Lesson, notice: str = "") -> dict[Any, Any]:
+        session = self._session(request)
+        index = session.lesson[1]
+        question = found.steps[index].question
+        answered: Answered | None = session.answers.get((found.name, index))
+        guessed = bars(question, self.guesses.of(f"{found.name}.{index}"), session.language) if question else ()
+        return panel_of.show(self.panel, found, index, session.language, self.live.record(request), answered, guessed,
+                             session.teacher, notice)
+
+    def _session(self, request: gr.Request) -> Session:
+        return self.live.sessions.of(request.session_hash)
+
+
+def asked(text: str) -> tuple[str, str]:
+    """Read what a button asks for; anything else asks for nothing."""
+    try:
+        deed, value = json.loads(text)
+        return str(deed), str(value)[:100]
+    except (TypeError, ValueError):
+        return "", ""

@@ -1,0 +1,83 @@
+// The buttons of a lesson: what they ask for goes to the server with the event "act". The open lesson is written into the
+// address, finished ones are remembered by this browser, and "Show me" brings the panel that a step is about into sight.
+const DONE = "gl-lessons-done";
+const root = () => element.querySelector(".gl-lessons");
+
+const done = () => { try { return JSON.parse(localStorage.getItem(DONE) || "[]"); } catch { return []; } };
+
+function finish(name) {
+  try { localStorage.setItem(DONE, JSON.stringify([...new Set([...done(), name])])); } catch { /* private window */ }
+}
+
+function point(name) {
+  const panel = document.getElementById(`gl-panel-${name}`);
+  if (!panel) return;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  panel.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+  panel.classList.add("gl-pointed");
+  setTimeout(() => panel.classList.remove("gl-pointed"), 3000);
+}
+
+function sheet() {
+  const page = element.querySelector("[data-sheet]").dataset.sheet;
+  window.open(URL.createObjectURL(new Blob([page], { type: "text/html" })), "_blank");
+}
+
+function marks() {
+  for (const button of element.querySelectorAll("button[data-deed='open']"))
+    button.toggleAttribute("data-done", done().includes(button.dataset.value));
+}
+
+function address() {
+  marks();
+  const open = root();
+  if (!open) return; // the menu, or a lesson whose answer is still on its way
+  const here = new URL(location.href), { lesson, step } = open.dataset, was = here.href;
+  if (lesson) here.searchParams.set("lesson", `${lesson}.${step}`);
+  else here.searchParams.delete("lesson");
+  if (open.lang === "de" || here.searchParams.has("lang")) here.searchParams.set("lang", open.lang);
+  // As the rest of the address is written: readable, commas and colons as they are.
+  const readable = here.href.replaceAll("%2C", ",").replaceAll("%3A", ":").replaceAll("%2F", "/");
+  if (readable !== was) try { history.replaceState(history.state, "", readable); } catch { /* stays as it is */ }
+}
+
+function ask(button) {
+  const { deed, value } = button.dataset;
+  if (deed === "point") return point(value);
+  if (deed === "print") return window.print();
+  if (deed === "sheet") return sheet();
+  element.querySelector("details")?.removeAttribute("open");
+  if (deed === "finish") finish(root().dataset.lesson);
+  const field = element.querySelector("input[name='gl-answer']:checked, input[type='text'][name='gl-answer']");
+  trigger("act", { asked: JSON.stringify([deed, deed === "answer" ? field?.value ?? "" : value]) });
+}
+
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-deed]");
+  if (button && !button.disabled) ask(button);
+});
+
+element.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.matches("input[name='gl-answer']")) {
+    event.preventDefault();
+    ask(element.querySelector("button[data-deed='answer']"));
+  }
+  const step = { ArrowLeft: 0, ArrowRight: 1 }[event.key];
+  if (step === undefined || event.target.matches("input")) return;
+  const way = element.querySelectorAll("button[data-deed='go']")[event.key === "ArrowLeft" ? 0 : 1];
+  if (way && !way.disabled) ask(way);
+});
+
+address();
+watch("value", () => requestAnimationFrame(address));
+
+// A menu closes by Escape and by a click elsewhere.
+document.addEventListener("click", (event) => {
+  if (!element.contains(event.target)) element.querySelector("details")?.removeAttribute("open");
+});
+element.addEventListener("keydown", (event) => {
+  const menu = element.querySelector("details[open]");
+  if (event.key !== "Escape" || !menu) return;
+  menu.removeAttribute("open");
+  menu.querySelector("summary").focus();
+});
