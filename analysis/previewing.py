@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from analysis import panels
+from analysis.answered import Answered
 from analysis.live import Live
 from analysis.map_value import read, removed_of
 from analysis.opening import Opening
@@ -18,6 +19,7 @@ from analysis.record import Record
 from analysis.runner import Runner
 from analysis.session import Session
 from analysis.settings import FIELDS
+from ghosted import machine
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
@@ -60,7 +62,7 @@ class Previewing:
         self._answers = ThreadPoolExecutor(AT_ONCE, "ghosted-preview")
         self._pictures = ThreadPoolExecutor(2, "ghosted-pictures")
         self._later = ThreadPoolExecutor(1, "ghosted-ahead")
-        self._ahead_of = CancelFlag()
+        self._ahead_of, self._answered = CancelFlag(), Answered()
 
     async def from_map(self, request: gr.Request, value: str, *values: Any) -> dict[Any, Any]:
         """Show the numbers of what was picked on the map, before its forms have followed."""
@@ -131,12 +133,21 @@ class Previewing:
             preview = self._source(experiment)
             if preview is None:
                 return gr.skip()
-            run = getattr(preview, step)(RemovedBlocks.parse(experiment.remove), experiment.methods, cancel)
+            calibration = getattr(preview, "calibration", None)
+            record = self._answered.get(calibration, experiment) if step == "quick" else None
+            if record is None:
+                run = getattr(preview, step)(RemovedBlocks.parse(experiment.remove), experiment.methods, cancel)
+                record = Record.of(run, "preview")
+                if step == "quick":
+                    record = self._answered.put(calibration, experiment, record)
         except (GhostedError, MemoryError):
             return gr.skip()
+        finally:
+            if step != "quick":
+                machine.give_back_memory()
         if cancel.is_set:
             return gr.skip()
-        session.preview, session.previewed = Record.of(run, "preview"), SHOWN if step == "rest" else SHOWN[:1]
+        session.preview, session.previewed = record, SHOWN if step == "rest" else SHOWN[:1]
         return self._shown(session, session.preview, experiment, session.previewed)
 
     def _shown(

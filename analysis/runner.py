@@ -334,6 +334,7 @@ class Runner:
                 self._jobs.popleft()
                 job.put(ended)
             del job, ended
+            machine.give_back_memory()
 
     def _do(self, job: Job) -> Ended:
         job.began = time.monotonic()

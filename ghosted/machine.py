@@ -17,6 +17,9 @@ from ghosted import cache
 FASTER = 1.2
 """bfloat16 is taken only where it is at least this many times as fast as float32: it costs precision."""
 
+GIVE_BACK_EVERY = 5.0
+"""Seconds between two returns of memory to the system: each walks through all of it."""
+_given_back = 0.0
 OUT_OF_MEMORY = "This machine ran out of memory; take fewer tokens, a smaller batch or a smaller model."
 
 _SHAPE = (2048, 576, 1536)  # tokens, width and feed-forward width of the default model
@@ -65,6 +68,29 @@ def is_out_of_memory(error: BaseException) -> bool:
         type(error).__name__ == "OutOfMemoryError" or "allocate memory" in said or "ALLOC_FAILED" in said
         or "out of memory" in said.lower()
     )
+
+
+def give_back_memory() -> None:
+    """Give what Python has let go back to the system, where the C library keeps it for later (glibc), now and then.
+
+    Threads that take turns at large tensors otherwise leave several times as much behind as is in use.
+    """
+    global _given_back
+    if time.monotonic() - _given_back < GIVE_BACK_EVERY:
+        return
+    _given_back = time.monotonic()
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@once
+def _trim() -> Callable[[int], int] | None:
+    import ctypes
+
+    if platform.system() != "Linux":
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def free_memory() -> None:

@@ -74,7 +74,7 @@ class Preview:
         Of a model whose sums would not all be kept, nothing is computed ahead.
         """
         loaded, needs = self.calibration.loaded, operators.needs(tuple(quick_methods(methods)))
-        if 16 * loaded.width**2 * loaded.blocks > RECENT_BYTES // 2:
+        if 16 * loaded.width**2 * loaded.blocks > RECENT_BYTES * 2 // 3:
             return
         for state in range(loaded.blocks + 1):
             with self._turn.patient(cancel) as polite:
