@@ -12,6 +12,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -76,6 +77,7 @@ class Cache:
     def __init__(self, root: Path | None = None, limit_bytes: int | None = None) -> None:
         self._root, self._limit = root, limit_bytes
         self._verified: dict[Path, tuple] = {}
+        self._said_full = False
 
     @property
     def root(self) -> Path:
@@ -248,6 +250,14 @@ class Cache:
                 found.append((about.stat().st_mtime, int(json.loads(about.read_text("utf-8"))["bytes"]), about.parent))
         return found
 
+    def _say_full(self) -> None:
+        if not self._said_full:
+            self._said_full = True
+            logging.getLogger(__name__).warning(
+                "The cache in %s has reached its bound of %.3g GB; what was not used for longest makes room.",
+                self.root, self.limit_bytes / 1e9,
+            )
+
     def _evict(self, keep: Path) -> None:
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
@@ -255,6 +265,7 @@ class Cache:
             if total <= self.limit_bytes:
                 return
             if folder != keep:
+                self._say_full()
                 self.remove(folder.parent.name, folder.name)
                 total -= size
 

@@ -385,7 +385,8 @@ def test_the_fake_run_keeps_the_contract_of_the_real_one():
     assert [c.method for c in run.columns] == ["original", *run.experiment.methods] and run.similarity.blocks == 30
 
 
-@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "70000"], ["--nonsense"]])
+@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "70000"], ["--nonsense"], ["--max-text", "0"],
+                                       ["--max-memory", "big"], ["--auth", "nobody"]])
 def test_a_wrong_flag_of_the_app_is_one_sentence(arguments):
     command = [sys.executable, str(ROOT / "app.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
