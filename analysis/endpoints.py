@@ -40,7 +40,7 @@ class Endpoints:
     def place(self) -> None:
         """Add every endpoint to the page that is being built."""
         for endpoint in (self.choose, self.compare, self.generate, self.similarity, self.decompose, self.export):
-            gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=40)
+            gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=self._live.limits.sessions)
 
     async def choose(
         self, criterion: str = "cosine", count: int = 5, model: str = "smollm2-135m", text: str = "python-docs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,19 @@ class Forms:
 
     def from_map(self, value: str) -> dict[Any, Any]:
         """Follow the map."""
-        forms = layer_map.from_map(self.layout.layer_map, value)
+        try:
+            forms = layer_map.from_map(self.layout.layer_map, value)
+        except GhostedError as error:
+            return {self.layout.layer_map.problem: parts.problem(str(error))}
         return forms | {self.layout.controls.criterion: layer_map.criterion_of(value)}
 
     def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
         """Follow the two numbers."""
-        return self._by_hand(layer_map.from_numbers(self.layout.layer_map, first, last, value))
+        return self._by_hand(lambda panel: layer_map.from_numbers(panel, first, last, value))
 
     def from_text(self, text: str | None, value: str) -> dict[Any, Any]:
         """Follow the text form."""
-        return self._by_hand(layer_map.from_text(self.layout.layer_map, text, value))
+        return self._by_hand(lambda panel: layer_map.from_text(panel, text, value))
 
     def describe(self, model: str, tokens: float | None, remove: str) -> dict[Any, Any]:
         """Say what a model is and needs before it is fetched, and fit the map to it."""
@@ -54,8 +58,16 @@ class Forms:
         return controls.quiet(pickers.text_line(text, int(tokens or DEFAULT.tokens)))
 
     def upload(self, path: str, request: gr.Request) -> gr.Dropdown:
-        """Offer an uploaded text by its file name and choose it."""
+        """Offer an uploaded text by its file name and choose it.
+
+        Raises:
+            Error: this page has too many already.
+        """
         uploads = self.live.sessions.of(request.session_hash).uploads
+        try:
+            self.live.limits.check_upload(len(uploads - {path}))
+        except GhostedError as error:
+            raise gr.Error(str(error), print_exception=False) from error
         uploads.add(path)
         own = [(Path(each).name, each) for each in sorted(uploads)]
         return gr.Dropdown(library.text_choices() + own, value=path)
@@ -64,7 +76,11 @@ class Forms:
         """Ask for a count only where a criterion chooses."""
         return gr.Number(visible=name != "manual")
 
-    def _by_hand(self, forms: dict[Any, Any]) -> dict[Any, Any]:
+    def _by_hand(self, follow: Callable[[Any], dict[Any, Any]]) -> dict[Any, Any]:
         """Let blocks that were picked by hand count, whatever criterion was set; not what cannot be read."""
+        try:
+            forms = follow(self.layout.layer_map)
+        except GhostedError as error:
+            return {self.layout.layer_map.problem: parts.problem(str(error))}
         read = layer_map.accepted(self.layout.layer_map, forms)
         return forms | ({self.layout.controls.criterion: "manual"} if read else {})

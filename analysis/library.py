@@ -17,6 +17,10 @@ from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
 from ghosted.results import PARTS, Run
+from ghosted.turn import Turn
+
+TURN = Turn()
+"""Answers that somebody waits for go first; runs, pictures and what is computed ahead stand back."""
 
 if TYPE_CHECKING:
     from analysis.taking import Taken, Wanted
@@ -54,6 +58,17 @@ def _run_here(
     from ghosted.run import run as run_in
 
     return (yield from run_in(experiment, workspace=_workspace(), cancel=cancel, parts=parts))
+
+
+def memory_needed(experiment: Experiment) -> int:
+    """Return about how many bytes of memory a run takes, from its model's config.
+
+    Raises:
+        ModelError, ResourceError: the model cannot be used here.
+    """
+    from ghosted import plan
+
+    return plan.memory_needed(_workspace().facts(experiment), experiment)
 
 
 def measure(asked: Asked, cancel: CancelFlag | None = None) -> Steps[Measured]:
@@ -128,4 +143,4 @@ def prepare_default() -> None:
 def _workspace() -> Any:
     from ghosted.run import Workspace
 
-    return Workspace(keeps_states=True)
+    return Workspace(keeps_states=True, turn=TURN)

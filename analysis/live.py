@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,18 +14,21 @@ import gradio as gr
 from analysis import library, panels
 from analysis.endpoints import Only
 from analysis.finished import Finished
+from analysis.limits import Limits
 from analysis.measuring import Asked, measurer
 from analysis.panels import bus, controls, generations, share, status
 from analysis.panels.lesson import LessonPanel
+from analysis.portable import is_fixed
 from analysis.record import Record
 from analysis.runner import Ended, Job, RunFunction, Runner
 from analysis.session import Session, Sessions
-from analysis.settings import FIELDS, experiment_from, refuse_paths
+from analysis.settings import FIELDS, experiment_from
+from analysis.shown import Shown
 from analysis.stale import pending_panels
 from analysis.taking import LARGEST, Wanted, taker
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
-from ghosted.results import Update
+from ghosted.results import Run, Update
 
 
 @dataclass(frozen=True)
@@ -60,14 +64,16 @@ class Live:
     """The handlers, bound to one page's layout, the runner and the open sessions."""
 
     def __init__(
-        self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], local_paths: bool,
+        self, layout: Layout, run: RunFunction, describe: Callable[[str], Any], limits: Limits,
         first: Record | None = None, measure: RunFunction = library.measure, take: RunFunction = library.take,
         outlook: Callable[..., str] = library.outlook,
     ) -> None:
         self.first, self.first_pickers = first, {}
-        self.layout, self.sessions, self.finished = layout, Sessions(), Finished()
+        self.layout, self.sessions, self.finished = layout, Sessions(limits.sessions), Finished()
         # One runner for all: they share the model, and so they wait for each other.
         def work(asked: Experiment | Asked | Only | Wanted, cancel: Any) -> Any:
+            if limits.memory is not None:
+                limits.check_memory(library.memory_needed(getattr(asked, "experiment", asked)))
             if isinstance(asked, Wanted):
                 return take(asked, cancel=cancel, limit=self._largest)
             if isinstance(asked, Asked):
@@ -76,9 +82,11 @@ class Live:
                 return run(asked.experiment, cancel=cancel, parts=asked.parts)
             return run(asked, cancel=cancel)
 
-        self.runner = Runner(work, on_end=self._remember)
-        self._describe, self._local_paths, self._outlook = describe, local_paths, outlook
-        self._largest = None if local_paths else LARGEST
+        self.runner = Runner(work, on_end=self._remember, known=self._known, most=limits.queue,
+                             between=library.TURN.let_pass)
+        self._describe, self.limits, self._outlook = describe, limits, outlook
+        self._largest = None if limits.local_paths else LARGEST
+        self._drawings, self._reducing = Shown(layout.panels), threading.Lock()
 
     def record(self, request: gr.Request) -> Record | None:
         """Return what this visitor's page shows now."""
@@ -96,6 +104,7 @@ class Live:
         """Start what the controls say."""
         visitor = request.session_hash
         try:
+            self.sessions.admit(visitor)
             self.runner.submit(visitor, self.experiment(visitor, values))
         except GhostedError as error:
             return {self.layout.status.line: status.line(str(error), "failed")}
@@ -126,7 +135,7 @@ class Live:
             update = await self.runner.part(job, visitor, part) if job is not None else None
             if update is None:
                 return gr.skip()
-            return await asyncio.to_thread(self._drawn, update, visitor) | self._pending(job, visitor)
+            return await asyncio.to_thread(self._drawn, job, update, visitor) | self._pending(job, visitor)
 
         draw.__name__ = f"draw_{part}"
         return draw
@@ -140,7 +149,7 @@ class Live:
         shown = controls.buttons(self.layout.controls, running=False)
         if ended.run is not None:
             session = self.sessions.of(visitor)
-            session.shown = self.finished.get(job.experiment) or Record.of(ended.run)
+            session.shown = self._record(job, "all", ended.run)
             session.keep(session.shown)
             shown |= panels.module("runs").listed(self.layout.runs, session)
             shown |= share.show(self.layout.share, session.shown, session.takes)
@@ -194,7 +203,7 @@ class Live:
         shows = panels.showing(part) if part else {name: panels.module(name).show for name in only}
         for name, show in shows.items():
             try:
-                shown |= show(self.layout.panels[name], record)
+                shown |= self._drawings.of(record, name, show)
             except Exception:  # a picture that cannot be drawn must not take the others with it
                 logging.getLogger(__name__).exception("the panel %s could not be drawn", name)
                 title = name.replace("_", " ")
@@ -205,15 +214,14 @@ class Live:
         """Refuse what may not be asked for here.
 
         Raises:
-            InputError: a file of this machine where the page is open to others.
+            InputError: a file of this machine where the page is open to others, or more than its bounds allow.
         """
-        if not self._local_paths:
-            uploads = self.sessions.of(visitor).uploads if visitor else ()
-            refuse_paths(experiment, uploads, [name for _, name in library.text_choices()])
+        uploads = self.sessions.of(visitor).uploads if visitor else ()
+        self.limits.check(experiment, uploads, [name for _, name in library.text_choices()])
 
-    def _drawn(self, update: Update, visitor: str) -> dict[Any, Any]:
+    def _drawn(self, job: Job, update: Update, visitor: str) -> dict[Any, Any]:
         session = self.sessions.of(visitor)
-        session.shown = Record.of(update.run)
+        session.shown = self._record(job, update.part, update.run)
         session.redraw(panels.showing(update.part))
         return without_pictures(self.show(session.shown, session, update.part))
 
@@ -222,8 +230,27 @@ class Live:
         return {self.layout.bus: bus.value(pending_panels(job.parts, session.before), drawn=session.drawn)}
 
     def _remember(self, job: Job, ended: Ended) -> None:
-        if isinstance(job.experiment, Experiment) and ended.run is not None:
-            self.finished.put(job.experiment, Record.of(ended.run))
+        asked = job.experiment
+        if ended.run is None or isinstance(asked, Asked | Wanted) or "decomposition" in getattr(asked, "parts", ()):
+            return
+        self.finished.put(asked, Record.of(ended.run))
+
+    def _known(self, asked: Any) -> Run | None:
+        """Return the run that answers what is asked for, where it is at hand and nothing it read can have changed."""
+        if isinstance(asked, Asked | Wanted) or not is_fixed(getattr(asked, "experiment", asked)):
+            return None
+        record = self.finished.get(asked)
+        return None if record is None else record.run
+
+    def _record(self, job: Job, part: str, run: Run) -> Record:
+        """Return what the page keeps of a job when a part of it is known: one record for all who watch it."""
+        kept = self.finished.get(job.experiment) if job.ended is not None else None
+        if kept is not None:
+            return kept
+        with self._reducing:
+            if part not in job.records:
+                job.records[part] = Record.of(run)
+            return job.records[part]
 
 
 def without_pictures(shown: dict[Any, Any]) -> dict[Any, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ghosted import criteria
+from ghosted.errors import InputError
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, RecoverabilityMap, Run, Similarity
 
@@ -116,6 +117,24 @@ def strip(choice: Choice, count: int) -> dict[str, Any]:
 def inclusive(removed: RemovedBlocks) -> list[list[int]]:
     """Return gaps as inclusive pairs."""
     return [[gap.start, gap.stop - 1] for gap in removed.gaps]
+
+
+def read(value: Any) -> dict[str, Any]:
+    """Return what the map's script has written, checked: it comes from a browser.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        now = json.loads(value)
+        gaps = [(first, last) for first, last in now["gaps"]]
+        sound = all(type(end) is int for gap in gaps for end in gap) and isinstance(now.get("active", 0), int)
+        RemovedBlocks.parse(",".join(f"{first}-{last}" for first, last in gaps))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError("The map has sent something that cannot be read; reload the page.") from error
+    if not sound:
+        raise InputError("The map has sent something that cannot be read; reload the page.")
+    return now
 
 
 def removed_of(gaps: Iterable[Iterable[int]]) -> RemovedBlocks:

@@ -32,6 +32,7 @@ class Opening:
         visitor, layout = request.session_hash, self.layout
         experiment, notices = experiment_of(dict(request.query_params), self._texts(visitor))
         try:
+            self.live.sessions.admit(visitor)
             self.live.allow(experiment, visitor)
         except GhostedError as refused:
             experiment, notices = DEFAULT, [*notices, str(refused)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from gradio.events import Dependency
 from analysis import library, panels, precomputed
 from analysis.endpoints import Endpoints
 from analysis.forms import Forms
+from analysis.limits import ALONE, Limits
 from analysis.live import Layout, Live
 from analysis.opening import Opening
 from analysis.panels import bus, controls, lesson, share, status
@@ -36,7 +38,7 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 
 
 def build_page(
-    run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, local_paths: bool = True,
+    run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, limits: Limits = ALONE,
     preview: Source | None = None, first: Callable[[], Record | None] = precomputed.record,
     measure: RunFunction | None = None, take: RunFunction | None = None, outlook: Callable[..., str] | None = None,
 ) -> gr.Blocks:
@@ -45,17 +47,20 @@ def build_page(
     Args:
         run_function: ``run(experiment, cancel=flag)``; the library's by default.
         describe: model name to its facts; the library's by default.
-        local_paths: whether visitors may name files and folders of this machine.
+        limits: what visitors may ask for.
         preview: experiment to what answers for another range at once; the library's by default, where it runs.
         first: what the page shows before anything was computed.
         measure: ``measure(asked, cancel=flag)`` of what the panel Evidence asks for; the library's by default.
         take: ``take(wanted, cancel=flag, limit=bytes)`` of a model that is exported; the library's by default.
         outlook: ``outlook(wanted, limit=bytes)``, what that will be; the library's by default.
     """
+    # Gradio's own statistics, which nothing here shows, would be made anew after every event, of all events so far.
+    os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "1000000000")
+    os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         shown = first()
         layout = _place(shown)
-        live = Live(layout, run_function or library.run, describe or library.describe, local_paths, shown,
+        live = Live(layout, run_function or library.run, describe or library.describe, limits, shown,
                     measure or library.measure, take or library.take, outlook or library.outlook)
         finished = _wire_run(page, layout, live)
         live.forms = Forms(live)
@@ -69,18 +74,19 @@ def build_page(
                 panels.module(name).wire(panel, live)
         Endpoints(live).place()
     _fill(live)
-    page.queue(max_size=64, default_concurrency_limit=40)
+    # A handler that waits for a run takes a place: were there too few, nobody's range change would be answered.
+    page.queue(max_size=limits.watchers, default_concurrency_limit=limits.sessions)
     return page
 
 
-def look_and_feel() -> dict[str, Any]:
+def look_and_feel(limits: Limits = ALONE) -> dict[str, Any]:
     """Return what belongs to ``launch()``: theme with system fonts, style sheets, and nothing that phones home."""
     sans = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Liberation Sans", "sans-serif")
     mono = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "Liberation Mono", "monospace")
     theme = gr.themes.Base(primary_hue="violet", neutral_hue="zinc", font=sans, font_mono=mono, radius_size="sm")
     return {
         "theme": theme, "css_paths": sorted(ASSETS.glob("*.css")), "footer_links": ["settings"], "run_history": False,
-        "enable_monitoring": False, "max_file_size": "50mb",
+        "enable_monitoring": False, "max_file_size": limits.upload, "max_threads": max(40, limits.watchers),
     }
 
 

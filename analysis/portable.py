@@ -49,6 +49,12 @@ def shareable(experiment: Experiment, uploads: Mapping[str, str] | None = None) 
     )
 
 
+def is_fixed(experiment: Experiment) -> bool:
+    """Whether an experiment asked again means the same: a file or a folder may have changed meanwhile."""
+    texts = (experiment.text, experiment.held_out or experiment.text, *experiment.evaluate)
+    return all(name in SOURCES for name in texts) and not is_local_model(experiment.model)
+
+
 def without_folders(experiment: Experiment) -> Experiment:
     """Return the experiment with each file and folder by its own name alone, as its owner has it somewhere else."""
     def text(name: str) -> str:

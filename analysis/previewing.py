@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gradio as gr
 
 from analysis import panels
+from analysis.answered import Answered
 from analysis.live import Live
-from analysis.map_value import removed_of
+from analysis.map_value import read, removed_of
 from analysis.opening import Opening
 from analysis.record import Record
+from analysis.runner import Runner
 from analysis.session import Session
 from analysis.settings import FIELDS
-from ghosted.errors import Cancelled, GhostedError
+from ghosted import machine
+from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
 from ghosted.removed import RemovedBlocks
@@ -30,15 +33,43 @@ Source = Callable[[Experiment], Any]
 """From an experiment to what answers for its range (:class:`ghosted.preview.Preview`), or ``None``."""
 
 
+class _WhileIdle(CancelFlag):
+    """A switch that is also set while a run is under way."""
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__()
+        self._runner = runner
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a stop was asked for, or a run needs the processor."""
+        return super().is_set or self._runner.busy
+
+
+AT_ONCE = 4
+"""Answers that are worked on at the same time; one more waits for the first of them."""
+
+
 class Previewing:
-    """The handlers, bound to the page's live part; a newer range of the same visitor stops the older one."""
+    """The handlers, bound to the page's live part; a newer range of the same visitor stops the older one.
+
+    Numbers have threads of their own, the pictures that follow have others, and what is computed ahead has one: it is
+    given up as soon as anybody asks, and not begun while a run is under way. So numbers wait for numbers only.
+    """
 
     def __init__(self, live: Live, opening: Opening, source: Source) -> None:
         self.live, self.opening, self.layout, self._source = live, opening, live.layout, source
+        self._answers = ThreadPoolExecutor(AT_ONCE, "ghosted-preview")
+        self._pictures = ThreadPoolExecutor(2, "ghosted-pictures")
+        self._later = ThreadPoolExecutor(1, "ghosted-ahead")
+        self._ahead_of, self._answered = CancelFlag(), Answered()
 
     async def from_map(self, request: gr.Request, value: str, *values: Any) -> dict[Any, Any]:
         """Show the numbers of what was picked on the map, before its forms have followed."""
-        gaps = removed_of(json.loads(value)["gaps"])
+        try:
+            gaps = removed_of(read(value)["gaps"])
+        except GhostedError:
+            return gr.skip()
         picked = dict(zip(FIELDS, values, strict=True)) | {"criterion": "manual", "remove": str(gaps)}
         return await self._answer(request, tuple(picked.values()), "quick")
 
@@ -63,14 +94,14 @@ class Previewing:
         """Compute ahead, while nobody waits, what the next range will need; the next key press or run stops it."""
         session = self.live.sessions.of(request.session_hash)
         shown = session.preview or session.shown
-        if shown is None or shown.source not in ("live", "preview") or self.live.runner.running(request.session_hash):
+        if shown is None or shown.source not in ("live", "preview") or self.live.runner.busy:
             return
-        session.preview_of.set()
-        cancel = session.preview_of = CancelFlag()
-        await asyncio.to_thread(self._ahead, shown.run, cancel)
+        self._ahead_of.set()
+        cancel = self._ahead_of = _WhileIdle(self.live.runner)
+        await asyncio.get_running_loop().run_in_executor(self._later, self._ahead, shown.run, cancel)
 
     def _ahead(self, run: Run, cancel: CancelFlag) -> None:
-        with contextlib.suppress(Cancelled, GhostedError):
+        with contextlib.suppress(GhostedError, MemoryError):
             if (preview := self._source(run.experiment)) is not None:
                 preview.warm(run.experiment.methods, cancel)
                 preview.prefetch(run.removed, run.experiment.methods, cancel)
@@ -91,29 +122,42 @@ class Previewing:
             session.preview_of, session.preview = CancelFlag(), None
         if answers(session, experiment):
             return self._shown(session, session.shown, experiment, SHOWN) if step == "quick" else gr.skip()
-        return await asyncio.to_thread(self._computed, session, experiment, step, session.preview_of)
+        self._ahead_of.set()
+        loop, cancel = asyncio.get_running_loop(), session.preview_of
+        threads = self._answers if step == "quick" else self._pictures
+        return await loop.run_in_executor(threads, self._computed, session, experiment, step, cancel)
 
     def _computed(self, session: Session, experiment: Experiment, step: str, cancel: CancelFlag) -> dict[Any, Any]:
         try:
+            cancel.check()
             preview = self._source(experiment)
             if preview is None:
                 return gr.skip()
-            run = getattr(preview, step)(RemovedBlocks.parse(experiment.remove), experiment.methods, cancel)
-        except (Cancelled, GhostedError):
+            calibration = getattr(preview, "calibration", None)
+            record = self._answered.get(calibration, experiment) if step == "quick" else None
+            if record is None:
+                run = getattr(preview, step)(RemovedBlocks.parse(experiment.remove), experiment.methods, cancel)
+                record = Record.of(run, "preview")
+                if step == "quick":
+                    record = self._answered.put(calibration, experiment, record)
+        except (GhostedError, MemoryError):
             return gr.skip()
+        finally:
+            if step != "quick":
+                machine.give_back_memory()
         if cancel.is_set:
             return gr.skip()
-        session.preview, session.previewed = Record.of(run, "preview"), SHOWN if step == "rest" else SHOWN[:1]
+        session.preview, session.previewed = record, SHOWN if step == "rest" else SHOWN[:1]
         return self._shown(session, session.preview, experiment, session.previewed)
 
     def _shown(
         self, session: Session, record: Record, experiment: Experiment, names: tuple[str, ...],
     ) -> dict[Any, Any]:
-        shown: dict[Any, Any] = {}
-        for name in names:
-            shown |= panels.module(name).show(self.layout.panels[name], record)
         if names == SHOWN[:1]:
-            del shown[self.layout.boundary.bars]
+            shown = panels.module("boundary").told(self.layout.boundary, record)
+        else:
+            shown = self.live.show(record, session, only=names)
+            shown.pop(self.layout.status.notices)  # they are about the run
         return shown | {self.layout.bus: self.opening.marks(session, experiment)}
 
 

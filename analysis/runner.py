@@ -4,7 +4,8 @@ A single worker *is* the compute lock: the next job starts only when the one bef
 its visitor left. The page's handlers never compute; they watch a :class:`Job` and pass on what it says.
 
 Equal experiments are one job: whoever asks for what is already waiting or running watches that, and a job ends early
-only when nobody is left who wants it. A page that is reloaded has some seconds to come back to its job.
+only when nobody is left who wants it; what is known already is not computed again. A page that is reloaded has some
+seconds to come back to its job.
 
 Handlers wait without a thread, so that a classroom of waiting pages does not use up the server's.
 """
@@ -14,28 +15,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ghosted.errors import Cancelled, GhostedError, InputError
+from ghosted import machine
+from ghosted.errors import Cancelled, GhostedError, InputError, ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Note, Progress, Steps, drain
-from ghosted.results import Run, Update
+from ghosted.results import PARTS, Run, Update
 
 RunFunction = Callable[..., Steps[Run]]
 """``run(experiment, cancel=flag)``: a generator of Progress, Note and Update that returns a Run."""
 
+COURTESY = 1.0
+"""Seconds that a job waits between two of its steps, at most, while somebody waits for an answer."""
+REMINDER = 5.0
+"""Seconds after which the expected wait is said anew."""
 GRACE = 10.0
 """Seconds that a job goes on after its last visitor has left: a reload comes back within them."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The job waits; ``before`` others come first."""
+    """The job waits; ``before`` others come first, and take about ``seconds`` where that is known."""
 
     before: int
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +72,8 @@ class Job:
         ended: how it ended, ``None`` while it has not.
         note: the newest Note, until the part of the run that it was about is there.
         visitors: who wants its result.
+        began: when it began to be computed, on the monotonic clock; 0 before.
+        records: what the page has made of its parts, by part.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -73,6 +83,8 @@ class Job:
         self.ended: Ended | None = None
         self.note = ""
         self.visitors: set[str] = set()
+        self.began = 0.0
+        self.records: dict[str, Any] = {}
         self._newest: dict[str, tuple[int, Progress | Note | Update]] = {}
         self._count = 0
         self._watched: set[tuple[str, str]] = set()
@@ -94,6 +106,12 @@ class Job:
                 if event.part == "columns":
                     self._newest["columns"] = self._count, event
 
+    def give(self, run: Run) -> None:
+        """End at once with a run that is known already."""
+        for part in PARTS:
+            self.put(Update(part, run))
+        self.put(Ended("finished", run=run))
+
     def news(self, seen: int) -> tuple[int, list[Progress | Note | Update]]:
         """Return what changes all the time, progress, notes and texts, since event number ``seen``, and the newest."""
         with self._lock:
@@ -114,23 +132,38 @@ class Job:
 
 
 class Runner:
-    """Runs one job at a time on its own thread and knows which visitor each job belongs to."""
+    """Runs one job at a time on its own thread and knows which visitor each job belongs to.
+
+    Args:
+        run: does what is asked for.
+        pace: seconds between two looks of a handler that waits.
+        grace: seconds that a job goes on without a visitor; by default :data:`GRACE`.
+        on_end: is told how each job ended.
+        known: what is asked for to its result, where there is no need to compute it.
+        most: jobs that may wait behind the one that runs.
+        between: is called between two steps of a job and may take up to so many seconds, to let others compute.
+    """
 
     def __init__(
-        self, run: RunFunction, pace: float = 0.3, grace: float = GRACE,
-        on_end: Callable[[Job, Ended], None] | None = None,
+        self, run: RunFunction, pace: float = 0.3, grace: float | None = None,
+        on_end: Callable[[Job, Ended], None] | None = None, known: Callable[[Any], Run | None] | None = None,
+        most: int = 200, between: Callable[[float], None] | None = None,
     ) -> None:
-        self._run, self._pace, self._grace, self._on_end = run, pace, grace, on_end
+        self._run, self._pace, self._on_end = run, pace, on_end
+        self._grace = GRACE if grace is None else grace
+        self._known, self._most, self._between = known, most, between
         self._jobs: deque[Job] = deque()
+        self._took: dict[type, float] = {}
         self._of: dict[str, Job] = {}
         self._change = threading.Condition()
         self._worker: threading.Thread | None = None
 
     def submit(self, visitor: str, experiment: Experiment) -> Job:
-        """Queue an experiment for a visitor, or join the job that is about to answer the same.
+        """Queue an experiment for a visitor, or join the job that is about to answer, or has answered, the same.
 
         Raises:
             InputError: this visitor's last job is still running.
+            ResourceError: too many jobs wait.
         """
         with self._change:
             if self.running(visitor):
@@ -138,7 +171,12 @@ class Runner:
             job = self._same(experiment)
             if job is None:
                 job = Job(experiment)
-                self._jobs.append(job)
+                known = self._known(experiment) if self._known is not None else None
+                if known is not None:
+                    job.give(known)
+                else:
+                    self._refuse_more()
+                    self._jobs.append(job)
             self._join(visitor, job)
             if self._worker is None:
                 self._worker = threading.Thread(target=self._work, name="ghosted-compute", daemon=True)
@@ -162,10 +200,12 @@ class Runner:
     async def follow(self, job: Job, visitor: str) -> AsyncIterator[Waiting | Progress | Note | Update | Ended]:
         """Yield where a job is and its texts, a few times a second, at last its end for this visitor."""
         place = seen = 0
+        said = 0.0
         while True:
             ended = self._ended(job, visitor)  # looked at before the news, so that nothing said before it is missed
-            if (before := self.before(job)) and before != place:
-                yield Waiting(before)
+            if (before := self.before(job)) and (before != place or time.monotonic() - said > REMINDER):
+                yield Waiting(before, self._seconds_before(job))
+                said = time.monotonic()
             place = before
             seen, news = job.news(seen)
             for event in news:
@@ -197,6 +237,11 @@ class Runner:
         """Return how many jobs come before this one; 0 while it runs and afterwards."""
         with self._change:
             return self._jobs.index(job) if job in self._jobs else 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs now."""
+        return bool(self._jobs)
 
     def running(self, visitor: str) -> bool:
         """Return whether a visitor waits for a job that has not ended."""
@@ -244,6 +289,24 @@ class Runner:
             self._jobs.remove(job)
             job.put(Ended("stopped", "Stopped before it started."))
 
+    def _seconds_before(self, job: Job | None = None) -> float | None:
+        """Return about how long the jobs before one, or all, still take; ``None`` where one's kind never ended yet."""
+        with self._change:
+            jobs = list(self._jobs)
+        total = 0.0
+        for each in jobs[: jobs.index(job) if job in jobs else len(jobs)]:
+            takes = self._took.get(type(each.experiment))
+            if takes is None:
+                return None
+            total += max(takes - (time.monotonic() - each.began), 0.0) if each.began else takes
+        return total
+
+    def _refuse_more(self) -> None:
+        if len(self._jobs) > self._most:
+            seconds = self._seconds_before()
+            when = "in some minutes" if seconds is None else f"in about {max(1, round(seconds / 60))} min"
+            raise ResourceError(f"{self._most:,} runs wait already, as many as this page queues; try again {when}.")
+
     def _same(self, experiment: Experiment) -> Job | None:
         fitting = (job for job in self._jobs if job.experiment == experiment and not job.cancel.is_set)
         return next(fitting, None)
@@ -259,22 +322,49 @@ class Runner:
                 self._change.wait_for(lambda: bool(self._jobs))
                 job = self._jobs[0]
             ended = self._do(job)
-            if self._on_end is not None:
-                self._on_end(job, ended)
+            try:
+                if self._on_end is not None:
+                    self._on_end(job, ended)
+            except BaseException as error:  # this thread is the only one there is: it must outlive everything
+                ended = _failed(error)
+            if ended.run is not None:
+                took, before = time.monotonic() - job.began, self._took.get(type(job.experiment))
+                self._took[type(job.experiment)] = took if before is None else (before + took) / 2
             with self._change:
                 self._jobs.popleft()
                 job.put(ended)
             del job, ended
+            machine.give_back_memory()
 
     def _do(self, job: Job) -> Ended:
+        job.began = time.monotonic()
         try:
             job.cancel.check()
-            return Ended("finished", run=drain(self._run(job.experiment, cancel=job.cancel), job.put))
+            return Ended("finished", run=drain(self._run(job.experiment, cancel=job.cancel), self._taker(job)))
         except Cancelled as stopped:
             return Ended("stopped", str(stopped))
         except GhostedError as error:
             return Ended("failed", str(error))
-        except Exception as error:  # the page must stay usable whatever a run does
-            logging.getLogger(__name__).exception("a run failed")
-            kind = type(error).__name__
-            return Ended("failed", f"The run failed in a way nobody expected ({kind}); the server's log says where.")
+        except BaseException as error:  # the page must stay usable whatever a run does
+            return _failed(error)
+
+
+    def _taker(self, job: Job) -> Callable[[Any], None]:
+        def take(event: Any) -> None:
+            job.put(event)
+            if self._between is not None and not job.cancel.is_set:
+                self._between(COURTESY)
+
+        return take
+
+
+def _failed(error: BaseException) -> Ended:
+    """Return the end of a job that nobody expected to fail; what it held in memory goes with its traceback."""
+    if machine.is_out_of_memory(error):
+        while error is not None:
+            error.__traceback__, error = None, error.__context__
+        machine.free_memory()
+        return Ended("failed", machine.OUT_OF_MEMORY)
+    logging.getLogger(__name__).error("a run failed", exc_info=error)
+    kind = type(error).__name__
+    return Ended("failed", f"The run failed in a way nobody expected ({kind}); the server's log says where.")

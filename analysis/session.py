@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.lessons.answers import Answered
 from analysis.record import Record
+from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
 
@@ -17,6 +20,8 @@ MOST_RUNS = 30
 
 
 MOST_TAKEN = 4
+IDLE = 1200.0
+"""Seconds after which a page that nobody touched makes room for another, where there is none left."""
 
 
 @dataclass
@@ -40,6 +45,7 @@ class Session:
         answers: by lesson and step, what was answered last.
         teacher: whether lessons show their answers.
         failed: what could not be drawn of the last run, one sentence.
+        used: when the page was last heard of.
         takes: the method that they have picked to export as a model.
         taken: the last exports that were handed to a program, whose files are there for as long as they are here.
     """
@@ -60,6 +66,7 @@ class Session:
     answers: dict[tuple[str, int], Answered] = field(default_factory=dict)
     teacher: bool = False
     failed: str = ""
+    used: float = 0.0
     takes: str = ""
     taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))
     _last: int = 0
@@ -92,23 +99,57 @@ class Session:
 
 
 class Sessions:
-    """The open pages by their session hash; the oldest make room where a page never said goodbye."""
+    """The open pages by their session hash; one that is not touched for long makes room, for not all say goodbye.
 
-    def __init__(self, most: int = 200) -> None:
-        self._most = most
+    Args:
+        most: pages that are remembered.
+        idle: seconds without an event after which a page may make room.
+        clock: the time in seconds.
+    """
+
+    def __init__(self, most: int = 200, idle: float = IDLE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._idle, self._clock = most, idle, clock
         self._open: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def of(self, visitor: str) -> Session:
-        """Return a visitor's session, a new one where there is none."""
-        session = self._open.setdefault(visitor, Session())
-        self._open.move_to_end(visitor)
-        while len(self._open) > self._most:
-            self._open.popitem(last=False)
-        return session
+        """Return a visitor's session; where there is none and no room, one that is not remembered."""
+        with self._lock:
+            session = self._open.get(visitor)
+            if session is None:
+                session = Session()
+                if not self._makes_room():
+                    return session
+                self._open[visitor] = session
+            self._open.move_to_end(visitor)
+            session.used = self._clock()
+            return session
+
+    def admit(self, visitor: str) -> None:
+        """Remember a visitor's page.
+
+        Raises:
+            ResourceError: as many pages as are served at once are open, and all of them in use.
+        """
+        self.of(visitor)
+        if visitor not in self._open:
+            raise ResourceError(
+                f"This page is open {self._most:,} times, as often as its server allows; close one of yours, or reload "
+                "in some minutes."
+            )
 
     def forget(self, visitor: str) -> None:
         """Drop a visitor who has left."""
-        self._open.pop(visitor, None)
+        with self._lock:
+            self._open.pop(visitor, None)
+
+    def _makes_room(self) -> bool:
+        while len(self._open) >= self._most:
+            oldest, session = next(iter(self._open.items()))
+            if self._clock() - session.used < self._idle:
+                return False
+            del self._open[oldest]
+        return True

@@ -54,7 +54,8 @@ def experiment_from(values: dict[str, Any]) -> Experiment:
     clean |= {name: clean[name] or None for name in TEXT_OR_EMPTY}
     clean |= {"prompt": str(values["prompt"] or ""), "chat": bool(values["chat"])}
     clean |= {"temperature": _number("temperature", values["temperature"]), "ridge": _ridge(values["ridge"])}
-    clean |= {"methods": tuple(values["methods"] or ()), "evaluate": tuple(names(str(values["evaluate"] or "")))}
+    clean |= {"methods": tuple(map(str, values["methods"] or ()))}
+    clean |= {"evaluate": tuple(names(str(values["evaluate"] or "")))}
     for name in ("model", "text"):
         if not clean[name]:
             raise InputError(f"No {name} is chosen; pick one from the list or type its name.")
@@ -95,7 +96,10 @@ def _whole(name: str, value: Any) -> int:
 def _number(name: str, value: Any) -> float:
     if value is None:
         raise InputError(f"{name} is empty; write a number, 0 for greedy.")
-    return float(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, not {str(value)[:40]}.") from None
 
 
 def _written(ridge: float | str) -> str:

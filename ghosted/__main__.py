@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ghosted import cache, distributed
+from ghosted import cache, distributed, machine
 from ghosted.errors import Cancelled, GhostedError, InputError
 from ghosted.progress import Note, Progress, ignore
 from ghosted.registry import gather
@@ -99,8 +99,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(line, str(error), 2)
     except KeyboardInterrupt:
         return _fail(line, "Stopped.", 130)
-    except MemoryError:
-        return _fail(line, "This machine ran out of memory; take fewer tokens, a smaller batch or a smaller model.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if not machine.is_out_of_memory(error):
+            raise
+        return _fail(line, machine.OUT_OF_MEMORY, 2)
     except BrokenPipeError:
         _drop_stdout()
         return 0

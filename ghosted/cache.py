@@ -12,6 +12,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -76,6 +77,7 @@ class Cache:
     def __init__(self, root: Path | None = None, limit_bytes: int | None = None) -> None:
         self._root, self._limit = root, limit_bytes
         self._verified: dict[Path, tuple] = {}
+        self._said_full = False
 
     @property
     def root(self) -> Path:
@@ -114,6 +116,20 @@ class Cache:
             os.utime(folder / _ENTRY)
         return folder
 
+    def read(self, kind: str, key: str, reader: Callable[[Path], Any]) -> Any:
+        """Return what ``reader`` makes of a complete entry's folder, or ``None`` if there is none.
+
+        An entry that cannot be read, or that went while it was read, is removed: it counts as missing.
+        """
+        folder = self.get(kind, key)
+        if folder is None:
+            return None
+        try:
+            return reader(folder)
+        except Exception:  # whatever a library raises at damaged data; nothing else is done in here
+            self.remove(kind, key)
+            return None
+
     def put(self, kind: str, key: str, write: Callable[[Path], None]) -> Path:
         """Make an entry: ``write`` fills an empty folder, which then appears under its name all at once.
 
@@ -129,11 +145,12 @@ class Cache:
                 write(temporary)
                 _seal(temporary)
                 self._publish(temporary, folder)
-            except OSError as error:
-                if error.errno is None:
+            except Exception as error:
+                reason = why_not_written(error)
+                if reason is None:
                     raise
                 raise ResourceError(
-                    f"The cache in {self.root} cannot be written ({error.strerror}); free some space or point "
+                    f"The cache in {self.root} cannot be written ({reason}); free some space or point "
                     "GHOSTED_CACHE elsewhere."
                 ) from error
         self._evict(keep=folder)
@@ -233,6 +250,14 @@ class Cache:
                 found.append((about.stat().st_mtime, int(json.loads(about.read_text("utf-8"))["bytes"]), about.parent))
         return found
 
+    def _say_full(self) -> None:
+        if not self._said_full:
+            self._said_full = True
+            logging.getLogger(__name__).warning(
+                "The cache in %s has reached its bound of %.3g GB; what was not used for longest makes room.",
+                self.root, self.limit_bytes / 1e9,
+            )
+
     def _evict(self, keep: Path) -> None:
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
@@ -240,8 +265,20 @@ class Cache:
             if total <= self.limit_bytes:
                 return
             if folder != keep:
+                self._say_full()
                 self.remove(folder.parent.name, folder.name)
                 total -= size
+
+
+def why_not_written(error: BaseException) -> str | None:
+    """Return the system's reason why a file could not be written, ``None`` where the error is another one.
+
+    safetensors tells its reason in words only.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.strerror
+    code = re.search(r"\(os error (\d+)\)", str(error))
+    return os.strerror(int(code[1])) if code else None
 
 
 @contextmanager
@@ -308,5 +345,5 @@ def _sync_folder(folder: Path) -> None:
 
 
 _default = Cache()
-get, put, lock, file_lock = _default.get, _default.put, _default.lock, _default.file_lock
+get, put, lock, file_lock, read = _default.get, _default.put, _default.lock, _default.file_lock, _default.read
 staging = _default.staging

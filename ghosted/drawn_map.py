@@ -7,6 +7,7 @@ and the sketch.
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,9 +45,10 @@ def drawn_map(calibration: Calibration, seed: int = 0, cancel: CancelFlag | None
 
 
 def _restore(entry: str) -> RecoverabilityMap | None:
-    folder = cache.Cache().get(KIND, entry)
-    if folder is None:
-        return None
+    return cache.Cache().read(KIND, entry, _read)
+
+
+def _read(folder: Path) -> RecoverabilityMap:
     with np.load(folder / FILE) as kept:
         return RecoverabilityMap(**{f.name: kept[f.name] if kept[f.name].ndim else kept[f.name].item()
                                     for f in fields(RecoverabilityMap)})

@@ -17,6 +17,11 @@ from ghosted import cache
 FASTER = 1.2
 """bfloat16 is taken only where it is at least this many times as fast as float32: it costs precision."""
 
+GIVE_BACK_EVERY = 5.0
+"""Seconds between two returns of memory to the system: each walks through all of it."""
+_given_back = 0.0
+OUT_OF_MEMORY = "This machine ran out of memory; take fewer tokens, a smaller batch or a smaller model."
+
 _SHAPE = (2048, 576, 1536)  # tokens, width and feed-forward width of the default model
 _REPEATS = 9
 
@@ -52,6 +57,51 @@ def _container_memory_left(base: Path = Path("/sys/fs/cgroup")) -> int | None:
         # Pages of files can be dropped at any time: they do not count as used.
         return max(0, int(limit) - used + int(stat.get(cached, 0)))
     return None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception says that memory was not enough, on this machine or on its accelerator."""
+    if isinstance(error, MemoryError):
+        return True
+    said = str(error)
+    return isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or "allocate memory" in said or "ALLOC_FAILED" in said
+        or "out of memory" in said.lower()
+    )
+
+
+def give_back_memory() -> None:
+    """Give what Python has let go back to the system, where the C library keeps it for later (glibc), now and then.
+
+    Threads that take turns at large tensors otherwise leave several times as much behind as is in use.
+    """
+    global _given_back
+    if time.monotonic() - _given_back < GIVE_BACK_EVERY:
+        return
+    _given_back = time.monotonic()
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@once
+def _trim() -> Callable[[int], int] | None:
+    import ctypes
+
+    if platform.system() != "Linux":
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def free_memory() -> None:
+    """Give back what a failed job has left: what only its frames held, and what the accelerator keeps for later."""
+    import gc
+    import sys
+
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and device() != "cpu":
+        getattr(torch, device()).empty_cache()
 
 
 def device() -> str:
@@ -148,14 +198,18 @@ def _measured() -> dict[str, Any]:
     import torch
 
     key = cache.key_of({"cpu": cpu_name(), "cores": cores(), "torch": torch.__version__, "shape": _SHAPE})
-    entry = cache.get("machine", key)
-    if entry is None:
+    found = cache.read("machine", key, _read)
+    if found is None:
         with cache.lock("machine", key):  # two processes that measure at once would disturb each other
-            entry = cache.get("machine", key)
-            if entry is None:
-                measured = measure_dtypes()
-                entry = cache.put("machine", key, lambda f: (f / "dtype.json").write_text(json.dumps(measured)))
-    return json.loads((entry / "dtype.json").read_text())
+            found = cache.read("machine", key, _read)
+            if found is None:
+                found = measure_dtypes()
+                cache.put("machine", key, lambda f: (f / "dtype.json").write_text(json.dumps(found)))
+    return found
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "dtype.json").read_text())
 
 
 def measure_dtypes(shape: tuple[int, int, int] = _SHAPE, repeats: int = _REPEATS) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from functools import cache as once
 from typing import Any
 
 from ghosted import cache, machine, operators
-from ghosted.errors import InputError
+from ghosted.errors import InputError, ResourceError
 from ghosted.experiment import Experiment
 from ghosted.models.facts import BYTES, EFFICIENCY, ModelFacts
 
@@ -104,6 +104,38 @@ def plan(facts: ModelFacts, experiment: Experiment) -> Plan:
     )
 
 
+def memory_needed(facts: ModelFacts, experiment: Experiment) -> int:
+    """Return about how many bytes a run takes on top of Python itself: weights, statistics, states, operators."""
+    dtype = machine.fastest_dtype() if experiment.dtype == "auto" else experiment.dtype
+    return facts.memory(dtype) - facts.weights_bytes(dtype) + _bytes(facts, experiment, dtype)["total"]
+
+
+def check_memory(facts: ModelFacts, experiment: Experiment, held: int = 0) -> None:
+    """Refuse a run whose sums and states will not fit beside its model, before anything is read.
+
+    What is kept for other ranges is bounded, and counted only as far as the text fills it. Where models may be spread
+    over accelerators or a disk, only their own size is looked at, by :meth:`ModelFacts.check_memory`.
+
+    Args:
+        facts: of the model.
+        experiment: the run.
+        held: bytes of memory that an earlier run holds, and that this one uses or lets go.
+
+    Raises:
+        ResourceError: it will not fit.
+    """
+    from ghosted.models import device_map
+
+    if machine.device() != "cpu" or device_map.capacity() is None:
+        return
+    needed, free = memory_needed(facts, experiment), machine.available_memory() + held
+    if needed > free:
+        raise ResourceError(
+            f"This run needs about {needed / 1e9:.3g} GB of memory and {free / 1e9:.3g} GB are free; take fewer "
+            "tokens, fewer methods, a smaller batch or a smaller model."
+        )
+
+
 def gpu_seconds(facts: ModelFacts, experiment: Experiment) -> float:
     """Return for how long a GPU should be asked for, to do the whole of an experiment.
 
@@ -166,11 +198,11 @@ def _costs() -> dict[str, float]:
     about = {"cpu": machine.cpu_name(), "cores": machine.cores(), "torch": torch.__version__, "order": ORDER,
              "device": machine.device(), "threads": torch.get_num_threads()}  # fmt: skip
     key = cache.key_of(about)
-    entry = cache.get("machine", key)
-    if entry is None:
+    found = cache.read("machine", key, lambda folder: json.loads((folder / "costs.json").read_text()))
+    if found is None:
         found = _measure_costs()
-        entry = cache.put("machine", key, lambda folder: (folder / "costs.json").write_text(json.dumps(found)))
-    return json.loads((entry / "costs.json").read_text())
+        cache.put("machine", key, lambda folder: (folder / "costs.json").write_text(json.dumps(found)))
+    return found
 
 
 @once

@@ -8,11 +8,9 @@ Perplexity, generations, and methods that learn by descent or from text that the
 from __future__ import annotations
 
 import inspect
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ghosted import operators
 from ghosted.calibration.kept import RECENT_BYTES, KeptStates
@@ -24,6 +22,7 @@ from ghosted.pruned import OF_THE_BRANCH
 from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.results import MethodResult, Residual, Run
 from ghosted.scores.residual import calibration_error
+from ghosted.turn import Turn
 
 if TYPE_CHECKING:
     from ghosted.calibration import Calibration
@@ -41,16 +40,16 @@ class Preview:
         calibration: holds the states.
         experiment: gives ridge, rank and seed, and is recorded in the result.
         kept: what earlier previews of the same calibration computed; a new one by default.
-        turn: held while one answer is computed; share it where ``kept`` is shared.
+        turn: held while one answer is computed, the quick ones first; share it where ``kept`` is shared.
     """
 
     def __init__(
         self, calibration: Calibration, experiment: Experiment, kept: KeptStates | None = None,
-        turn: threading.Lock | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self.calibration, self.experiment = calibration, experiment
         self._kept = kept or KeptStates(calibration)
-        self._turn = turn or threading.Lock()
+        self._turn = turn or Turn()
 
     def quick(self, removed: RemovedBlocks, methods: Sequence[str], cancel: CancelFlag | None = None) -> Run:
         """Return residuals and shares of the methods that are solved from the states at the gap's ends.
@@ -75,17 +74,17 @@ class Preview:
         Of a model whose sums would not all be kept, nothing is computed ahead.
         """
         loaded, needs = self.calibration.loaded, operators.needs(tuple(quick_methods(methods)))
-        if 16 * loaded.width**2 * loaded.blocks > RECENT_BYTES // 2:
+        if 16 * loaded.width**2 * loaded.blocks > RECENT_BYTES * 2 // 3:
             return
         for state in range(loaded.blocks + 1):
-            with _alone(self._turn, cancel):
-                self._kept.read(state, needs, cancel)
+            with self._turn.patient(cancel) as polite:
+                self._kept.read(state, needs, polite)
 
     def prefetch(self, removed: RemovedBlocks, methods: Sequence[str], cancel: CancelFlag | None = None) -> None:
         """Compute what :meth:`quick` will be asked next: one gap with either end, or both, moved by one block."""
         blocks = self.calibration.loaded.blocks
         for gap in neighbours(removed, blocks):
-            self._answers(gap, quick_methods(methods), Run(self.experiment), cancel)
+            self._answers(gap, quick_methods(methods), Run(self.experiment), cancel, self._turn.patient)
 
     def _run(
         self, removed: RemovedBlocks, methods: Sequence[str], answered: Sequence[str], cancel: CancelFlag | None,
@@ -102,8 +101,9 @@ class Preview:
             warnings=self._notices(removed),
         )
         fits: dict[str, list[Fitted]] = {name: [] for name in answered}
+        turn = self._turn.patient if spectra else self._turn.urgent
         for gap in removed.gaps:
-            for name, answer in self._answers(gap, answered, run, cancel).items():
+            for name, answer in self._answers(gap, answered, run, cancel, turn).items():
                 result = run.method(name)
                 if answer.not_defined is not None:
                     result.not_defined = answer.not_defined
@@ -118,16 +118,18 @@ class Preview:
             for key, name, number in linear_operators(fits, removed.gaps):
                 if cancel is not None:
                     cancel.check()
+                if spectra:
+                    self._turn.let_pass(cancel=cancel)
                 M = fits[name][number].M
                 run.decompositions[key] = decompose(M, name, removed.gaps[number], spectra=spectra)
         return run
 
     def _answers(
-        self, gap: range, methods: Iterable[str], run: Run, cancel: CancelFlag | None
+        self, gap: range, methods: Iterable[str], run: Run, cancel: CancelFlag | None, turn: Callable[..., Any]
     ) -> dict[str, _Answer]:
         """Return what is known of each method at one gap, computing what is not."""
         e = self.experiment
-        with _alone(self._turn, cancel):
+        with turn(cancel) as cancel:
             found = {name: self._kept.recent.get(_key(gap, name, e)) for name in methods}
             missing = [name for name, answer in found.items() if answer is None]
             # The branch's methods apart: their states cost a block, and no fast product is made beside one.
@@ -231,15 +233,3 @@ def _describe(result: MethodResult, fits: Sequence[Fitted] | None) -> None:
         result.describe(fits)
     elif fits is None and result.not_defined is None:
         result.note = LATER if is_closed_form(result.method) else WAITS
-
-
-@contextmanager
-def _alone(turn: threading.Lock, cancel: CancelFlag | None) -> Iterator[None]:
-    """Wait for a lock, and give up when the wait is no longer wanted."""
-    while not turn.acquire(timeout=0.05):
-        if cancel is not None:
-            cancel.check()
-    try:
-        yield
-    finally:
-        turn.release()

@@ -63,7 +63,7 @@ class CancelFlag:
 
     def check(self) -> None:
         """Raise :class:`~ghosted.errors.Cancelled` if a stop was asked for."""
-        if self._event.is_set():
+        if self.is_set:
             raise Cancelled("Stopped; press Run to start again.")
 
 

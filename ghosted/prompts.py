@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ghosted.errors import InputError
 from ghosted.models import bos_id
+from ghosted.models.loaded import tokenised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -81,7 +82,7 @@ def _shorter_chat(
 
 
 def _plain(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids)
+    return list(tokenised(tokenizer, text, split_special_tokens=True).input_ids)
 
 
 def _chat_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, notices: list[str]) -> list[int] | None:
@@ -97,7 +98,7 @@ def _chat_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, notices: list[str
         return None
 
     def obeyed(part: str) -> list[int]:
-        return list(tokenizer(part, add_special_tokens=False, split_special_tokens=False, verbose=False).input_ids)
+        return list(tokenised(tokenizer, part, split_special_tokens=False).input_ids)
 
     typed = prompt.strip()
     before, _, after = text.rpartition(typed) if typed else (text, "", "")

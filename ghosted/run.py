@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ghosted import criteria, operators
+from ghosted import criteria, operators, plan
 from ghosted.errors import NotDefined, ResourceError, TextError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Stage, Steps
@@ -109,6 +109,7 @@ class Pipeline:
         experiment, run = self.experiment, self.run
         # Everything that can be refused without weights is refused before they are read.
         facts = self.workspace.facts(experiment)
+        plan.check_memory(facts, experiment, self.workspace.bytes)
         if experiment.rank is not None and "low-rank" in experiment.methods:
             operators.check_rank(experiment.rank, facts.width)
         run.removed = RemovedBlocks.parse(experiment.remove, facts.blocks)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
 from ghosted.removed import gap_name
+from ghosted.turn import Turn
 
 if TYPE_CHECKING:
     from ghosted.calibration import Calibration
@@ -26,16 +27,20 @@ class Workspace:
 
     Attributes:
         lock: held by whoever computes; one job at a time.
+        turn: held by whoever answers from kept states.
         loaded: the model in memory, if any.
         kept: what else was computed with the model and serves again; it goes when the model does.
 
     Args:
         loaded: a model that is in memory already, the only one that is ever used then.
         keeps_states: read the text even where its statistics are on disk, because the states serve other ranges.
+        turn: who computes first, an answer from kept states or what can wait; a new one by default.
     """
 
-    def __init__(self, loaded: LoadedModel | None = None, keeps_states: bool = False) -> None:
-        self.lock = threading.Lock()
+    def __init__(
+        self, loaded: LoadedModel | None = None, keeps_states: bool = False, turn: Turn | None = None
+    ) -> None:
+        self.lock, self.turn = threading.Lock(), turn or Turn()
         self.loaded = loaded
         self.kept: dict[Any, Any] = {}
         self._model_key: tuple[Any, ...] | None = None
@@ -43,7 +48,7 @@ class Workspace:
         self._keeps_states = keeps_states
         self._calibration: Calibration | None = None
         self._at_hand: tuple[tuple[Any, ...], Calibration] | None = None
-        self._kept: tuple[Calibration, KeptStates, threading.Lock] | None = None
+        self._kept: tuple[Calibration, KeptStates] | None = None
 
     def facts(self, experiment: Experiment) -> ModelFacts:
         """Return what is known of the experiment's model before its weights are read.
@@ -61,6 +66,14 @@ class Workspace:
         """Return whether the experiment's model is the one in memory."""
         key = (experiment.model, experiment.revision, experiment.dtype)
         return self.loaded is not None and (self._is_fixed or key == self._model_key)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of what the next run uses or lets go: the model in memory, and the states kept of its last text."""
+        if self.loaded is None:
+            return 0
+        stores = self._calibration.stores.values() if self._calibration is not None else ()
+        return self.loaded.facts.weights_bytes(self.loaded.dtype) + sum(store.bytes for store in stores)
 
     def model(self, experiment: Experiment, cancel: CancelFlag | None = None) -> Steps[LoadedModel]:
         """Return the experiment's model, loading it if it is not the one in memory.
@@ -100,7 +113,8 @@ class Workspace:
         known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch)
         entry = saved.key(known.identity[:-1], gaps, needs)  # statistics do not depend on what is held out
         current = self._calibration
-        if current is not None and current.identity != known.identity:
+        compared = slice(None if len(held_out) else -1)  # one that also holds text out serves where none is needed
+        if current is not None and current.identity[compared] != known.identity[compared]:
             current = None
         without_states = current is not None and not len(current.stores["calibration"])
         if current is None or (without_states and needs and not current.knows(gaps, needs)):
@@ -141,8 +155,8 @@ class Workspace:
             return None
         kept = self._kept
         if kept is None or kept[0] is not calibration:
-            kept = self._kept = calibration, KeptStates(calibration, self.lock), threading.Lock()
-        return Preview(calibration, experiment, *kept[1:])
+            kept = self._kept = calibration, KeptStates(calibration, self.lock)
+        return Preview(calibration, experiment, kept[1], self.turn)
 
 
 def _statistics_key(experiment: Experiment) -> tuple[Any, ...]:

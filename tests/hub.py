@@ -13,7 +13,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """Repositories by id, each a folder; ``asked`` lists the paths that were requested.
+    """Repositories by id, each a folder; ``asked`` lists the paths that were requested, ``tokens`` what came with them.
+
+    Whatever belongs to a repository in ``failing`` is answered with its status alone.
 
     Datasets are under ``datasets/owner/name``, and by branch, where they have several, ``datasets/owner/name@branch``.
     Where ``writable`` is a folder, everybody with a token may make repositories in it and upload.
@@ -23,6 +25,8 @@ class Hub:
         self.folders: dict[str, Path] = {}
         self.gated: set[str] = set()
         self.asked: list[str] = []
+        self.tokens: list[str] = []
+        self.failing: dict[str, int] = {}
         self.delay = threading.Event()
         self.hang = False
         self.writable: Path | None = None
@@ -33,6 +37,9 @@ class Hub:
         self.asked.append(path)
         if self.hang:
             self.delay.wait(30)
+        for repo, status in self.failing.items():
+            if f"/{repo}" in path:
+                return status, {}, b'{"error": "no"}'
         if path.startswith("/api/datasets/"):
             return self.dataset(unquote(path.removeprefix("/api/datasets/")), body)
         if path.startswith("/datasets/"):
@@ -153,6 +160,7 @@ def serving():
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
+            hub.tokens.append(self.headers.get("Authorization", ""))
             self.reply(*hub.answer(self.path.partition("?")[0]))
 
         def do_POST(self):

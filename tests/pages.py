@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from fake_run import facts, measure, outlook, take
 
+from analysis.limits import ALONE
 from analysis.page import build_page, look_and_feel
 
 
@@ -13,8 +14,9 @@ from analysis.page import build_page, look_and_feel
 def served(run, first=None, **options):
     """Yield the address of a page whose runs are ``run``'s; ``first`` is the record that it opens with."""
     page = build_page(run, facts, first=lambda: first, measure=measure, take=take, outlook=outlook, **options)
+    look = look_and_feel(options.get("limits", ALONE))
     try:
-        _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **look_and_feel())
+        _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, **look)
         yield url
     finally:
         page.close()

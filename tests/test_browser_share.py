@@ -10,6 +10,8 @@ from browser import goto, opened
 from fake_run import NASTY, make_run
 from pages import see, served
 
+from analysis.limits import SHARED
+
 pytestmark = pytest.mark.browser
 
 PROMPT = "".join(NASTY)
@@ -121,7 +123,7 @@ def test_without_a_clipboard_the_old_way_copies_or_the_link_is_there_to_copy(bro
 
 def test_on_a_space_the_link_has_its_public_host(browser, monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "owner-name.hf.space")
-    with served(make_run(pace=0.001, steps=1), local_paths=False) as address:
+    with served(make_run(pace=0.001, steps=1), limits=SHARED) as address:
         context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
         page = context.new_page()
         goto(page, f"{address}?remove=7")

@@ -102,51 +102,6 @@ def test_generate_with_nothing_removed_gives_identical_columns(folder, capsys):
     assert all(c["diverges_at"] is None and set(c["kl"]) == {0.0} for c in columns)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--remove", "40-50"], "does not exist"),
-        (["--remove", "3-1"], "runs backwards"),
-        (["--remove", "a-b"], "Cannot read"),
-        (["--remove", "0-5"], "keep at least one"),
-        (["--remove", "2", "--methods", "magic"], "no method 'magic'"),
-        (["--remove", "2", "--methods", ""], "at least one method"),
-        (["--remove", "2", "--tokens", "-4"], "tokens must be"),
-        (["--remove", "2", "--tokens", "many"], "invalid int value"),
-        (["--remove", "2", "--window", "9999"], "context"),
-        (["--remove", "2", "--calibration", "empty.txt"], "empty"),
-        (["--remove", "2", "--calibration", "one.txt"], "too short"),
-        (["--remove", "2", "--calibration", "binary.txt"], "not"),
-        (["--remove", "2", "--calibration", "nowhere.txt"], "nowhere.txt"),
-        (["--remove", "2", "--evaluate", "empty.txt"], "empty"),
-        (["--remove", "2", "--model", "no-such-model"], "no-such-model"),
-        (["--remove", "2", "--model", "gpt2"], "openai-community/gpt2"),
-        (["--remove", "2", "--criterion", "cosine", "--count", "2"], "not both"),
-        (["--criterion", "cosine", "--count", "9"], "choose a count"),
-        (["--criterion", "taylor+", "--count", "1"], "keeps the first 4 and the last 2 of these 6 blocks"),
-        (["--criterion", "magic", "--count", "2"], "no criterion"),
-        (["--criterion", "cosine"], "needs a count"),
-        (["--remove", "2", "--dtype", "float16"], "no dtype"),
-        (["--remove", "2", "--ridge", "-1"], "ridge must be"),
-        (["--nonsense"], "Unrecognized"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(folder, capsys, arguments, words):
-    code = main(["compare", *SMALL, *arguments, "--json"])
-    out, err = capsys.readouterr()
-    assert code == 2 and out == ""
-    assert words in err and err.count("\n") == 1 and "Traceback" not in err
-
-
-@pytest.mark.parametrize("argv", [[], ["nothing"], ["choose"], ["choose", "--criterion", "manual", "--count", "2"],
-                                  ["generate", "--remove", "2"], ["compare"], ["generate", "--prompt", "A"],
-                                  ["generate", "--remove", "2", "--prompt", "  "], ["bench", "nothing"]])  # fmt: skip
-def test_a_wrong_command_is_one_sentence(argv, capsys):
-    assert main(argv) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and "Traceback" not in err
-
-
 def test_the_agreed_commands_are_there():
     assert {"models", "choose", "compare", "generate", "bench"} <= set(commands())
 

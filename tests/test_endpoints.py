@@ -5,13 +5,14 @@ import zipfile
 import pytest
 from fake_run import CHOICES, make_run
 from gradio_client import Client
-from gradio_client.exceptions import AppError
 from pages import served
+
+from analysis.limits import SHARED
 
 
 @pytest.fixture(scope="module")
 def client():
-    with served(make_run(pace=0.001, steps=2), local_paths=False) as address:
+    with served(make_run(pace=0.001, steps=2), limits=SHARED) as address:
         yield Client(address, verbose=False)
 
 
@@ -51,22 +52,3 @@ def test_export_returns_the_file_of_one_method(client):
     with zipfile.ZipFile(path) as archive:
         assert [name.rpartition("/")[2] for name in archive.namelist()] == ["wanted.txt"]
         assert archive.read(archive.namelist()[0]) == b"14-18 replaceme merged"
-
-
-@pytest.mark.parametrize(("endpoint", "given", "said"), [
-    ("/export", {"remove": "14", "method": "ghosted,none,symmetric"}, "One model is exported at a time"),
-    ("/export", {"remove": "14", "format": "merged"}, "can be merged"),
-    ("/compare", {"remove": "18-14"}, "runs backwards"),
-    ("/compare", {"remove": "14-18", "methods": ""}, "at least one method"),
-    ("/compare", {"remove": "14", "criterion": "cosine", "count": 2}, "not both"),
-    ("/compare", {"remove": "14", "ridge": "big"}, "ridge must be auto or a number"),
-    ("/compare", {"remove": "14", "tokens": -3}, "tokens must be a whole number"),
-    ("/compare", {"remove": "14", "text": "/etc/passwd"}, "cannot be read from this page"),
-    ("/compare", {"remove": "14", "model": "/etc"}, "cannot be read from this page"),
-    ("/choose", {"criterion": "manual"}, "chooses nothing"),
-    ("/choose", {"criterion": "cosine", "count": 0}, "needs a count"),
-    ("/generate", {"prompt": " "}, "Give the text to continue"),
-])  # fmt: skip
-def test_what_is_wrong_with_a_call_is_the_sentence_of_the_page(client, endpoint, given, said):
-    with pytest.raises(AppError, match=said):
-        client.predict(**given, api_name=endpoint)

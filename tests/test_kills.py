@@ -6,6 +6,7 @@ One kill in the default suite; many, on the real model too, with the marker ``so
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -99,3 +100,53 @@ def test_kills_while_the_real_model_is_fetched_and_converted(tmp_path):
     found = survive("smollm2-135m", "python-docs", tmp_path / "cache", 6, 40, remove="14-18", window=512)
     plain, ghosted = found["methods"]
     assert found["dense"]["perplexity"] < ghosted["perplexity"] < plain["perplexity"]
+
+
+RUNS = """
+    import sys
+    from ghosted.__main__ import main
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+def command_of(kind, model, text, out):
+    read = ["--model", str(model), "--calibration", str(text), "--tokens", "2048", "--window", "64", "--dtype",
+            "float32"]  # fmt: skip
+    if kind == "map":
+        return ["map", *read, "--json"]
+    return ["export", *read, "--windows", "2", "--remove", "2-3", "--method", "ghosted", "--format", "checkpoint",
+            "--out", str(out), "--json"]  # fmt: skip
+
+
+def begun(command, cache):
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(RUNS), *command], cwd=REPO, text=True,
+                            env=os.environ | {"GHOSTED_CACHE": str(cache)}, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)  # fmt: skip
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["map", "export"])
+def test_many_kills_of_a_map_and_an_export(tiny_gguf, text, tmp_path, kind):
+    """Sweeps have their own in ``test_sweep.py``."""
+    moments, out, cache = random.Random(kind), tmp_path / "out", tmp_path / "cache"
+    for _ in range(8):
+        process = begun(command_of(kind, tiny_gguf, text, out), cache)
+        time.sleep(moments.uniform(0.5, 20))
+        process.kill()
+        process.communicate()
+        entries_are_whole(cache)
+        if out.exists():  # it was quicker than the kill: then it is whole
+            assert (out / "ghost.json").exists()
+            shutil.rmtree(out)
+    process = begun(command_of(kind, tiny_gguf, text, out), cache)
+    said, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    entries_are_whole(cache)
+    found = json.loads(said)
+    if kind == "map":
+        fresh = begun(command_of(kind, tiny_gguf, text, out), tmp_path / "fresh")
+        expected = json.loads(fresh.communicate(timeout=300)[0])
+        assert found["error_after"] == pytest.approx(expected["error_after"], rel=1e-4)
+    else:
+        assert found["check"]["logits"] == 0 and not list(tmp_path.glob(".out.ghosted-*"))

@@ -21,17 +21,6 @@ BY_HAND = Experiment(remove="14-18", methods=("none", "ghosted"))
 EVERYTHING = Asked(BY_HAND, tuple(WHAT), ("<ARC>",), 7)
 
 
-@pytest.mark.parametrize(("what", "options", "said"), [
-    ((), {}, "tick at least one box"),
-    (("tasks",), {}, "No task is named"),
-    (("texts",), {"limit": 0}, "from 1 to 100,000, not 0"),
-    (("nothing",), {}, "tick at least one box"),
-])  # fmt: skip
-def test_what_cannot_be_measured_is_one_sentence(what, options, said):
-    with pytest.raises(InputError, match=said):
-        Asked(BY_HAND, what, **options)
-
-
 @pytest.mark.parametrize("remove", ["", "3,12-16"])
 def test_sensitivity_needs_one_gap(remove):
     with pytest.raises(InputError, match="one run of blocks"):

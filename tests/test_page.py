@@ -16,6 +16,7 @@ import pytest
 from fake_run import facts, make_run, outlook, similarity, take
 
 from analysis import library, names, numbers, settings, tables
+from analysis.limits import SHARED
 from analysis.page import DRAWN, build_page, look_and_feel
 from analysis.panels import PANELS, layer_map, parts, status
 from analysis.settings import DEFAULT, FIELDS, experiment_from, values_of
@@ -303,7 +304,7 @@ def test_another_model_resizes_the_map_and_drops_a_range_that_does_not_fit(page)
 
 
 def test_paths_are_refused_where_others_can_reach_the_page(tmp_path):
-    page = build_page(make_run(pace=0, steps=1), facts, local_paths=False)
+    page = build_page(make_run(pace=0, steps=1), facts, limits=SHARED)
     secret = tmp_path / "secret.txt"
     secret.write_text("words " * 10)
     for changes in ({"text": str(secret)}, {"model": str(tmp_path)}, {"model": "../weights.gguf"}):
@@ -384,7 +385,8 @@ def test_the_fake_run_keeps_the_contract_of_the_real_one():
     assert [c.method for c in run.columns] == ["original", *run.experiment.methods] and run.similarity.blocks == 30
 
 
-@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "70000"], ["--nonsense"]])
+@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "70000"], ["--nonsense"], ["--max-text", "0"],
+                                       ["--max-memory", "big"], ["--auth", "nobody"]])
 def test_a_wrong_flag_of_the_app_is_one_sentence(arguments):
     command = [sys.executable, str(ROOT / "app.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -24,6 +24,7 @@ from ghosted.removed import RemovedBlocks, gap_name
 from ghosted.run import run
 from ghosted.scores.residual import boundary_residuals
 from ghosted.texts import pack
+from ghosted.turn import Turn
 from ghosted.workspace import Workspace
 
 CLOSED = tuple(name for name in operators.methods() if is_closed_form(name))
@@ -187,10 +188,10 @@ def test_cancel_works_between_methods(monkeypatch):
 
 
 def test_who_waits_for_its_turn_can_be_stopped():
-    turn, flag = threading.Lock(), CancelFlag()
+    turn, flag = Turn(), CancelFlag()
     shown = Preview(calibrated(), Experiment(), turn=turn)
     flag.set()
-    with turn, pytest.raises(Cancelled):
+    with turn.urgent(), pytest.raises(Cancelled):
         shown.quick(parse("2-3"), ("ghosted",), flag)
 
 

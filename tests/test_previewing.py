@@ -130,3 +130,28 @@ def test_a_newer_range_or_a_run_stops_what_is_computed_ahead(page, asked):
     assert before.is_set and not now.is_set
     whole_run(page, "e", remove="12-16", **BY_HAND)
     assert now.is_set
+
+
+def test_a_range_is_answered_once_for_all_who_ask(monkeypatch):
+    from analysis.answered import Answered
+
+    class Text:
+        """What a calibration is here."""
+
+    counted, text = [], Text()
+
+    def source(experiment):
+        states = States(experiment, counted)
+        states.calibration = text
+        return states
+
+    page = build_page(make_run(pace=0, steps=1), facts, first=lambda: None, preview=source)
+    for name in "abc":
+        assert asyncio.run(handlers(page).quick(visitor(name), *values(remove="3-5", **BY_HAND))) != gr.skip()
+    assert counted == ["quick"]
+    kept = Answered(most=1)
+    record = live(page).sessions.of("a").preview
+    assert kept.put(text, "x", record).portraits["ghosted"].share == record.portraits["ghosted"].share
+    assert kept.get(text, "x") is not None and kept.get(Text(), "x") is None and kept.get(None, "x") is None
+    kept.put(text, "y", record)
+    assert kept.get(text, "x") is None and kept.get(text, "y") is not None

@@ -281,3 +281,13 @@ def test_never_two_models_in_memory(tmp_path, text, monkeypatch):
     for name in ("a", "b", "a"):
         drain(run(experiment(text, model=name), space, parts=("boundary",)))
     assert len(alive) == 3 and sum(ref() is not None for ref in alive) == 1
+
+
+def test_writing_leaves_the_states_of_the_last_run_where_they_are(text):
+    space = Workspace(LoadedModel.of(TINY("llama"), tokenizer()), keeps_states=True)
+    drain(run(experiment(text), space, parts=("boundary",)))
+    held = space.at_hand(experiment(text))
+    stages = []
+    written = experiment(text, remove="3", prompt="It is", max_new_tokens=2)
+    drain(run(written, space, parts=("columns",)), lambda e: stages.append(getattr(e, "stage", "")))
+    assert "calibrating" not in stages and space.at_hand(experiment(text)) is held and len(held.stores["held_out"])

@@ -186,9 +186,10 @@ def test_sessions_are_bounded_and_forgotten():
     sessions = Sessions(most=3)
     for visitor in "abcd":
         sessions.of(visitor).uploads.add(visitor)
-    assert len(sessions) == 3 and not sessions.of("a").uploads
-    sessions.forget("d")
-    assert not sessions.of("d").uploads
+    assert len(sessions) == 3 and sessions.of("a").uploads and not sessions.of("d").uploads
+    sessions.forget("a")
+    sessions.of("d").uploads.add("now there is room")
+    assert sessions.of("d").uploads and not sessions.of("a").uploads
 
 
 def test_runs_are_numbered_bounded_and_the_pinned_one_stays():

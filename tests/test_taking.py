@@ -16,6 +16,7 @@ from tiny import BLOCKS, TINY, WIDTH, tokenizer
 from analysis import library, taking
 from analysis.code import export_command
 from analysis.export import settings_file
+from analysis.limits import SHARED
 from analysis.page import build_page
 from analysis.panels import take as part
 from analysis.record import Record
@@ -210,7 +211,7 @@ def test_what_is_wanted_has_named_blocks_and_no_prompt():
 @pytest.fixture(scope="module")
 def page():
     return build_page(fake_run.make_run(pace=0.001, steps=2), fake_run.facts, take=fake_run.take,
-                      outlook=fake_run.outlook, first=lambda: None, local_paths=False)  # fmt: skip
+                      outlook=fake_run.outlook, first=lambda: None, limits=SHARED)  # fmt: skip
 
 
 def handlers(page):

@@ -114,29 +114,6 @@ def test_json_lines(tmp_path):
     assert read(path).content == "one\n\ntwo\u2028three"
 
 
-BAD = {
-    "empty.txt": (b"", "is empty"),
-    "blank.txt": (b" \n\t ", "is empty"),
-    "binary.txt": (bytes(range(256)), "not UTF-8"),
-    "nul.txt": (b"abc\x00def", "not UTF-8"),
-    "latin.txt": ("Grüße".encode("latin-1"), "not UTF-8"),
-    "broken.jsonl": (b'{"text": "a"}\n{"text": ', "Line 2"),
-    "field.jsonl": (b'{"words": "a"}\n', "Line 1"),
-    "number.jsonl": (b'{"text": 3}\n', "Line 1"),
-    "list.jsonl": (b'["text"]\n', "Line 1"),
-    "empty.jsonl": (b"\n\n", "is empty"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_gives_one_sentence(tmp_path, name):
-    content, expected = BAD[name]
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(TextError, match=expected) as raised:
-        read(tmp_path / name)
-    assert str(raised.value).count("\n") == 0 and str(raised.value).endswith(".")
-
-
 def test_missing_files_and_folders_give_one_sentence(tmp_path):
     with pytest.raises(TextError, match="There is no file"):
         read(tmp_path / "missing.txt")

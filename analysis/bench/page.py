@@ -10,12 +10,14 @@ its target of one second.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -140,24 +142,48 @@ def _is_foreign(url: str, address: str) -> bool:
 @contextlib.contextmanager
 def app() -> Iterator[str]:
     """Yield the address of ``python app.py``, a process of its own, once it answers."""
+    with served() as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def served(*flags: str, log: Path | None = None) -> Iterator[tuple[str, subprocess.Popen]]:
+    """Yield the address and the process of ``python app.py`` once it answers.
+
+    Args:
+        *flags: of ``app.py``, beside ``--port``.
+        log: where what it prints goes; nowhere by default.
+
+    Raises:
+        ResourceError: it does not come up.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, str(Path(__file__).parents[2] / "app.py"), "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, str(Path(__file__).parents[2] / "app.py"), "--port", str(port), *flags]
+    with open(log or os.devnull, "wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     address, deadline = f"http://127.0.0.1:{port}/", time.monotonic() + 120
     try:
         while True:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise ResourceError("The page did not come up; start python app.py by itself to see why.")
-            with contextlib.suppress(OSError):
+            try:
                 urllib.request.urlopen(f"{address}config", timeout=2).close()
                 break
+            except urllib.error.HTTPError:  # up, and asking for a password
+                break
+            except OSError:
+                pass
             time.sleep(0.25)
-        yield address
+        yield address, process
     finally:
         process.terminate()
-        process.wait(20)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextlib.contextmanager

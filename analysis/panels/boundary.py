@@ -41,12 +41,16 @@ def build() -> BoundaryPanel:
 
 def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
     """Draw the bars and put the best method's numbers into the formula."""
+    return told(panel, record) | {panel.bars: parts.drawn(boundary_bars(record.run.methods))}
+
+
+def told(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
+    """Return all but the picture, which takes longer to draw than its numbers to compute."""
     run = record.run
     best, said = best_of(run), "."
     if best is not None:
         left = best.residual
         said = f": ${three(left.held_out)}$ for {method_label(best.method)}."
-    numbers = {panel.numbers: left_line(record)}
     if len(run.removed.gaps) > 1:
         said += f" With {len(run.removed.gaps)} gaps: the last boundary, all repairs in place."
-    return numbers | {panel.formula: f"{FORMULA}{said}", panel.bars: parts.drawn(boundary_bars(run.methods))}
+    return {panel.numbers: left_line(record), panel.formula: f"{FORMULA}{said}"}

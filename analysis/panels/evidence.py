@@ -115,7 +115,9 @@ class Measuring(Beside):
         experiment = named_blocks(self.live.experiment(request.session_hash, values), self.live.record(request))
         whole = int(limit) if limit is not None and float(limit).is_integer() else 0
         ordered = tuple(name for name in WHAT if name in (what or ()))
-        return Asked(experiment, ordered, tuple(names(tasks or "")) if "tasks" in ordered else (), whole)
+        asked = Asked(experiment, ordered, tuple(names(tasks or "")) if "tasks" in ordered else (), whole)
+        self.live.limits.check_tasks(asked.tasks, asked.limit)
+        return asked
 
     def _seconds(self, experiment: Experiment) -> Any:
         if "/" in experiment.model:  # its config may have to be fetched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from analysis.map_value import found_value, inclusive, map_value, removed_of
+from analysis.map_value import found_value, inclusive, map_value, read, removed_of
 from analysis.names import choices
 from analysis.palette import DIVERGING
 from analysis.panels import parts
@@ -109,13 +110,13 @@ def accepted(panel: LayerMap, forms: dict[Any, Any]) -> bool:
 
 def criterion_of(value: str) -> str:
     """Return who chose what the map shows: a criterion whose button was pressed, else ``manual``."""
-    name = json.loads(value).get("criterion", "manual")
-    return name if name in criteria.criteria() else "manual"
+    name = read(value).get("criterion", "manual")
+    return name if isinstance(name, str) and name in criteria.criteria() else "manual"
 
 
 def from_map(panel: LayerMap, value: str) -> dict[Any, Any]:
     """Write what was picked on the map into the numbers, which are the active gap's, and the text."""
-    now = json.loads(value)
+    now = read(value)
     return _forms(panel, removed_of(now["gaps"]), now.get("active", 0)) | {panel.problem: ""}
 
 
@@ -123,7 +124,9 @@ def from_numbers(panel: LayerMap, first: float | None, last: float | None, value
     """Write the two numbers into the map, as its active gap, and into the text."""
     if first is None or last is None:
         return {panel.problem: ""}
-    now = json.loads(value)
+    now = read(value)
+    if not (math.isfinite(first) and math.isfinite(last)):
+        raise InputError("A block is a whole number, such as 12.")
     others = [gap for at, gap in enumerate(now["gaps"]) if at != now.get("active", 0)]
     text = ",".join([f"{first:.0f}-{last:.0f}", *(f"{a}-{b}" for a, b in others)])
     return _try(panel, text, now, lambda removed: {panel.remove: str(removed)}, int(first))
@@ -133,7 +136,7 @@ def from_text(panel: LayerMap, text: str | None, value: str) -> dict[Any, Any]:
     """Write the text form into the map and the numbers; ``None``, or what the map shows already, changes nothing."""
     if text is None:
         return {panel.problem: gr.skip()}
-    return _try(panel, text, json.loads(value), lambda removed: _forms(panel, removed, text=False))
+    return _try(panel, text, read(value), lambda removed: _forms(panel, removed, text=False))
 
 
 def resize(panel: LayerMap, blocks: int, text: str) -> dict[Any, Any]:

@@ -16,7 +16,7 @@ UNSEEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"
 gradio tells every output of every listener, of each step of any of them, and copies all figures."""
 PRIVATE = UNSEEN | {"queue": False}
 """Options of a listener that answers at once and is no public endpoint."""
-WATCHING = UNSEEN | {"concurrency_limit": 40}
+WATCHING = UNSEEN | {"concurrency_limit": None}
 """Options of a listener that follows a job: many may wait at once."""
 CONFIG = {"displayModeBar": False, "displaylogo": False, "scrollZoom": False}
 

@@ -54,10 +54,16 @@ def event_line(event: Progress | Note | Waiting | Ended, note: str = "") -> str:
     if isinstance(event, Note):
         return line(event.text[:1].upper() + event.text[1:], "busy", 0)
     if isinstance(event, Waiting):
-        return line(f"Waiting: {event.before} run{'s' * (event.before > 1)} before yours.", "busy", 0)
+        wait = "" if event.seconds is None else f", about {duration(event.seconds)}"
+        return line(f"Waiting: {event.before} run{'s' * (event.before > 1)} before yours{wait}.", "busy", 0)
     if event.run is not None:
         return finished(event.run)
     return line(event.said, event.how)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it, in seconds or minutes."""
+    return f"{max(seconds, 1):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def finished(run: Run) -> str:

@@ -49,7 +49,7 @@ VISIBLE = 5e-4
 """Change of an ordinary token's error, beside which what is rounded off M is not left out."""
 
 CHUNK = 2048  # tokens per product: large enough to be fast, small enough for the processor's cache
-RECENT_BYTES = 3 * 2**27
+RECENT_BYTES = 2**28
 """Bound on all that is kept beside the states."""
 
 

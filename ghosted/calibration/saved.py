@@ -53,11 +53,10 @@ def save(entry: str, calibration: Calibration, gaps: Sequence[range]) -> None:
 
 def restore(entry: str, calibration: Calibration, gaps: Sequence[range], needs: frozenset[str]) -> bool:
     """Fill an empty calibration from the cache, and tell whether there was anything."""
-    folder = cache.Cache().get(KIND, entry)
-    if not distributed.everywhere(folder is not None):
+    found = cache.Cache().read(KIND, entry, _read)
+    if not distributed.everywhere(found is not None):
         return False
-    tensors = load_file(folder / "statistics.safetensors")
-    about = json.loads((folder / "about.json").read_text("utf-8"))
+    tensors, about = found
     arrays = {k.partition("/")[2]: v.numpy() for k, v in tensors.items() if k.startswith("similarity/")}
     calibration.similarity = Similarity(**arrays, tokens=about["tokens"])
     for gap in gaps:
@@ -68,3 +67,7 @@ def restore(entry: str, calibration: Calibration, gaps: Sequence[range], needs: 
                 total.copy_(tensors[f"{gap_name(gap)}/{name}"])
             calibration.gaps[gap_name(gap)] = statistics
     return True
+
+
+def _read(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    return load_file(folder / "statistics.safetensors"), json.loads((folder / "about.json").read_text("utf-8"))

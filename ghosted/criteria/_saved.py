@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ghosted import cache
@@ -20,9 +21,10 @@ def key(criterion: str, count: int, seed: int, evidence_key: Sequence[Any]) -> s
 
 def restore(entry: str) -> Choice | None:
     """Return a kept choice, ``None`` if there is none; its cost is nothing."""
-    folder = cache.Cache().get(KIND, entry)
-    if folder is None:
-        return None
+    return cache.Cache().read(KIND, entry, _read)
+
+
+def _read(folder: Path) -> Choice:
     kept = json.loads((folder / "choice.json").read_text("utf-8"))
     runner = kept["runner_up"]
     return Choice(

@@ -171,6 +171,12 @@ def translated(repo: str, work: Callable[[], Result]) -> Result:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             raise ModelError(f"The Hub does not let you read {repo}; log in or choose an open model.") from error
+        if status == 429:
+            raise ResourceError(
+                f"The Hub has had too many requests from here and lets {repo} wait; try again in some minutes."
+            ) from error
+        if status is not None and status >= 500:
+            raise ResourceError(f"The Hub fails to give {repo} (its error {status}); try again later.") from error
         raise _no_network(repo, error) from error
 
 

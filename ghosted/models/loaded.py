@@ -81,9 +81,22 @@ def bos_id(tokenizer: Any) -> int | None:
     bos = tokenizer.bos_token_id
     if bos is None:
         return None
-    with_special = tokenizer("a", add_special_tokens=True)["input_ids"]
-    without = tokenizer("a", add_special_tokens=False)["input_ids"]
+    with_special = tokenised(tokenizer, "a", add_special_tokens=True)["input_ids"]
+    without = tokenised(tokenizer, "a")["input_ids"]
     return bos if len(with_special) > len(without) and with_special[0] == bos else None
+
+
+def tokenised(tokenizer: Any, text: str, **settings: Any) -> Any:
+    """Return what a tokenizer gives for a text, no special tokens added unless ``settings`` say so.
+
+    Raises:
+        ModelError: it fails; a tokenizer comes with its model and may be broken like it.
+    """
+    try:
+        return tokenizer(text, **{"add_special_tokens": False, "verbose": False} | settings)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0][:120].rstrip(" .:")
+        raise ModelError(f"The tokenizer of this model fails ({said}); choose another model.") from error
 
 
 def fingerprint(model: Any, tokenizer: Any = None) -> str:

@@ -151,10 +151,11 @@ def _name(value: Any) -> str:
 
 def kept(key: str) -> dict[str, TaskScore] | None:
     """Return scores that :func:`keep` put on disk, if they are there."""
-    entry = cache.get("scores", key)
-    if entry is None:
-        return None
-    return {name: TaskScore(**one) for name, one in json.loads((entry / "tasks.json").read_text("utf-8")).items()}
+    return cache.read("scores", key, _read_kept)
+
+
+def _read_kept(folder: Path) -> dict[str, TaskScore]:
+    return {name: TaskScore(**one) for name, one in json.loads((folder / "tasks.json").read_text("utf-8")).items()}
 
 
 def keep(key: str, scores: dict[str, TaskScore]) -> None:

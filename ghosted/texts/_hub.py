@@ -60,15 +60,18 @@ def read_dataset(
         characters = max(_LEAST, 1 << (tokens_needed * _CHARACTERS_PER_TOKEN - 1).bit_length())
     key = cache.key_of({"what": "hub text", "version": 1, "repo": dataset.repo, "config": dataset.config,
                         "revision": dataset.revision, "split": theirs, "characters": characters})
-    entry = cache.get("texts", key)
-    if entry is None:
+    content = cache.read("texts", key, _read)
+    if content is None:
         yield from _reachable(dataset, cancel)
         content = yield from background.call(
             f"fetching {dataset.name}", lambda: _fetch(dataset, theirs, characters), expected=20.0, cancel=cancel
         )
-        entry = cache.put("texts", key, lambda folder: _write(folder, content))
-    content = (entry / "text.txt").read_bytes().decode("utf-8")
+        content = _read(cache.put("texts", key, lambda folder: _write(folder, content)))
     return Text.of(content, f"{dataset.name} ({theirs})", dataset.name)
+
+
+def _read(folder: Path) -> str:
+    return (folder / "text.txt").read_bytes().decode("utf-8")
 
 
 def _write(folder: Path, content: str) -> None:

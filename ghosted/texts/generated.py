@@ -48,15 +48,19 @@ def read(
         about = {"what": "generated text", "version": 1, "model": model.fingerprint, "dtype": model.dtype,
                  "device": model.device.partition(":")[0], "seed": seed, "round": index, "shape": [ROWS, length]}
         key = cache.key_of(about)
-        entry = cache.get("texts", key)
-        if entry is None:
+        kept = cache.read("texts", key, _read)
+        if kept is None:
             stage = Stage(f"writing the text, round {index + 1} of {rounds}", length, cancel)
             rows = yield from sample(model, seed=seed, index=index, length=length, stage=stage)
-            entry = cache.put("texts", key, lambda folder, rows=rows: _write(folder, rows))
-        ids += json.loads((entry / "ids.json").read_text())
+            kept = _read(cache.put("texts", key, lambda folder, rows=rows: _write(folder, rows)))
+        ids += kept
     digest = hashlib.sha256(json.dumps(ids).encode()).hexdigest()
     content = None if model.tokenizer is None else model.tokenizer.decode(ids)
     return Text(NAME, digest, content, tuple(ids), NAME)
+
+
+def _read(folder: Any) -> list[int]:
+    return json.loads((folder / "ids.json").read_text())
 
 
 def _write(folder: Any, rows: list[list[int]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ghosted.errors import InputError, TextError
+from ghosted.errors import InputError, ModelError, TextError
 from ghosted.progress import CancelFlag, Steps
 
 if TYPE_CHECKING:
@@ -152,11 +152,13 @@ def encoded(text: Text, tokenizer: Any, needed: int, **more: bool) -> dict[str, 
     """Return what the tokenizer gives for a text, as in :func:`token_ids`: ``input_ids``, and what ``more`` names."""
     if text.ids is not None:
         return {"input_ids": list(text.ids)}
+    from ghosted.models.loaded import tokenised
+
     content, characters = text.content or "", 6 * (needed + _MARGIN)
     while True:
         whole = characters >= len(content)
         prefix = content if whole else content[:characters]
-        given = tokenizer(prefix, add_special_tokens=False, split_special_tokens=True, verbose=False, **more)
+        given = tokenised(tokenizer, prefix, split_special_tokens=True, **more)
         if whole:
             return dict(given)
         if len(given["input_ids"]) >= needed + _MARGIN:
@@ -275,5 +277,8 @@ class _Cutter:
                 name, model=self._model, seed=self._experiment.seed, tokens_needed=self._needed[name], split=split,
                 cancel=self._cancel,
             )
-            self._texts[name, split] = (text, token_ids(text, self._tokenizer, self._needed[name]))
+            ids = token_ids(text, self._tokenizer, self._needed[name])
+            if self._model is not None and max(ids, default=0) >= self._model.facts.vocabulary:
+                raise ModelError("This model's tokenizer is not its own: it gives ids that the model does not know.")
+            self._texts[name, split] = (text, ids)
         return self._texts[name, split]
