@@ -14,13 +14,14 @@ import gradio as gr
 from analysis import library, panels
 from analysis.endpoints import Only
 from analysis.finished import Finished
+from analysis.job import Ended, Job
 from analysis.limits import Limits
 from analysis.measuring import Asked, measurer
 from analysis.panels import bus, controls, generations, share, status
 from analysis.panels.lesson import LessonPanel
 from analysis.portable import is_fixed
 from analysis.record import Record
-from analysis.runner import Ended, Job, RunFunction, Runner
+from analysis.runner import RunFunction, Runner
 from analysis.session import Session, Sessions
 from analysis.settings import FIELDS, experiment_from
 from analysis.shown import Shown

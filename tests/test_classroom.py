@@ -209,8 +209,8 @@ def test_light_work_never_waits_behind_a_heavy_run_and_forty_handlers_that_watch
 
 
 def test_the_queue_is_seen_with_place_and_time(site, counting):
+    from analysis.job import Waiting
     from analysis.panels.status import event_line
-    from analysis.runner import Waiting
 
     assert "Waiting: 3 runs before yours, about 2 min." in event_line(Waiting(3, 130.0))
     assert "Waiting: 1 run before yours, about 40 s." in event_line(Waiting(1, 40.0))

@@ -3,9 +3,6 @@
 import asyncio
 import json
 import re
-import socket
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +12,12 @@ import numpy as np
 import pytest
 from fake_run import facts, make_run, outlook, similarity, take
 
-from analysis import library, names, numbers, settings, tables
+from analysis import names, numbers, settings, tables
 from analysis.limits import SHARED
 from analysis.page import DRAWN, build_page, look_and_feel
 from analysis.panels import PANELS, layer_map, parts, status
 from analysis.settings import DEFAULT, FIELDS, experiment_from, values_of
-from ghosted.errors import InputError, ModelError
+from ghosted.errors import InputError
 from ghosted.experiment import Experiment
 from ghosted.progress import Note, Progress, drain
 from ghosted.removed import RemovedBlocks
@@ -375,43 +372,9 @@ def test_figures_reach_the_page_without_plotlys_mode_bar():
     assert json.loads(data.plot)["config"]["displayModeBar"] is False and data.type == "plotly"
 
 
-def test_app_py_explains_its_flags_without_starting_anything():
-    asked = subprocess.run([sys.executable, str(ROOT / "app.py"), "--help"], capture_output=True, text=True, timeout=60)
-    assert asked.returncode == 0 and "--port" in asked.stdout and "--host" in asked.stdout
-
-
 def test_the_fake_run_keeps_the_contract_of_the_real_one():
     run = drain(make_run(pace=0, steps=1)(Experiment(remove="3", prompt="x", max_new_tokens=2)))
     assert [c.method for c in run.columns] == ["original", *run.experiment.methods] and run.similarity.blocks == 30
-
-
-@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "70000"], ["--nonsense"], ["--max-text", "0"],
-                                       ["--max-memory", "big"], ["--auth", "nobody"]])
-def test_a_wrong_flag_of_the_app_is_one_sentence(arguments):
-    command = [sys.executable, str(ROOT / "app.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
-
-
-def test_a_port_that_is_taken_is_one_sentence():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        arguments = [sys.executable, str(ROOT / "app.py"), "--port", str(taken.getsockname()[1])]
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2 and "cannot be served there" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_on_a_space_a_model_that_cannot_be_had_does_not_keep_the_page_down(monkeypatch, caplog):
-    asked = []
-
-    def unreachable(name):
-        asked.append(name)
-        raise ModelError("There is no network.")
-
-    monkeypatch.setattr("ghosted.models.load_tokenizer", unreachable)
-    library.prepare_default()
-    assert asked == ["smollm2-135m"] and "There is no network." in caplog.text
 
 
 def test_every_variable_of_the_style_sheets_is_defined_somewhere():

@@ -9,8 +9,9 @@ import pytest
 from fake_run import make_run
 
 from analysis.finished import Finished
+from analysis.job import Ended, Waiting
 from analysis.record import Record
-from analysis.runner import Ended, Runner, Waiting
+from analysis.runner import Runner
 from analysis.session import MOST_RUNS, Session, Sessions
 from ghosted.errors import InputError, ModelError
 from ghosted.experiment import Experiment

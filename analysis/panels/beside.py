@@ -10,9 +10,9 @@ from typing import Any
 
 import gradio as gr
 
+from analysis.job import Ended
 from analysis.panels import parts
 from analysis.panels.status import event_line, line
-from analysis.runner import Ended
 from ghosted.errors import GhostedError
 
 

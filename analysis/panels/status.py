@@ -9,9 +9,9 @@ from typing import Any
 import gradio as gr
 
 from analysis import tables
+from analysis.job import Ended, Waiting
 from analysis.names import label_in
 from analysis.numbers import three
-from analysis.runner import Ended, Waiting
 from analysis.settings import DEFAULT
 from ghosted.progress import Note, Progress
 from ghosted.results import Run
