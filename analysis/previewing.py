@@ -53,14 +53,14 @@ AT_ONCE = 4
 class Previewing:
     """The handlers, bound to the page's live part; a newer range of the same visitor stops the older one.
 
-    Numbers have threads of their own, the pictures that follow have others, and what is computed ahead has one: it is
+    Numbers have threads of their own, the pictures that follow have one, and what is computed ahead has one: it is
     given up as soon as anybody asks, and not begun while a run is under way. So numbers wait for numbers only.
     """
 
     def __init__(self, live: Live, opening: Opening, source: Source) -> None:
         self.live, self.opening, self.layout, self._source = live, opening, live.layout, source
         self._answers = ThreadPoolExecutor(AT_ONCE, "ghosted-preview")
-        self._pictures = ThreadPoolExecutor(2, "ghosted-pictures")
+        self._pictures = ThreadPoolExecutor(1, "ghosted-pictures")
         self._later = ThreadPoolExecutor(1, "ghosted-ahead")
         self._ahead_of, self._answered = CancelFlag(), Answered()
 

@@ -38,7 +38,7 @@ OPTIONS = ("students", "minutes")
 TARGET_S = 2.0
 CHANGE_EVERY, OPEN_EVERY, WRITE_EVERY = 10.0, 30.0, 60.0
 NEW_TOKENS = 32
-PATIENCE = 900.0
+PATIENCE = 480.0
 METHODS = ("none", "linearpatch", "replaceme", "ghosted")
 PROMPTS = (
     "The river was quiet, and", "A good teacher knows that", "In the year 1820 the town", "To bake bread you need",
@@ -215,10 +215,12 @@ def drive(
         threads += [threading.Thread(target=step, daemon=True) for step in steps]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
+    while (waiting := sum(thread.is_alive() for thread in threads)) and time.monotonic() < start + seconds + PATIENCE:
         time.sleep(0.5)
         done = min(time.monotonic() - start, seconds)
-        on_event(Progress("the class works", round(done), round(seconds), max(0.0, seconds - done)))
+        left = "the class works" if done < seconds else f"{waiting} students wait for their last answers"
+        on_event(Progress(left, round(done), round(seconds), max(0.0, seconds - done)))
+    seen.lost += ["a student never had the last answer"] * waiting
     return seen
 
 
