@@ -30,13 +30,15 @@ class Forms:
             return {self.layout.layer_map.problem: parts.problem(str(error))}
         return forms | {self.layout.controls.criterion: layer_map.criterion_of(value)}
 
-    def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
+    def from_numbers(
+        self, first: float | None, last: float | None, value: str, request: gr.Request
+    ) -> dict[Any, Any]:
         """Follow the two numbers."""
-        return self._by_hand(lambda panel: layer_map.from_numbers(panel, first, last, value))
+        return self._by_hand(lambda panel: layer_map.from_numbers(panel, first, last, value), request)
 
-    def from_text(self, text: str | None, value: str) -> dict[Any, Any]:
+    def from_text(self, text: str | None, value: str, request: gr.Request) -> dict[Any, Any]:
         """Follow the text form."""
-        return self._by_hand(lambda panel: layer_map.from_text(panel, text, value))
+        return self._by_hand(lambda panel: layer_map.from_text(panel, text, value), request)
 
     def describe(self, model: str, tokens: float | None, remove: str) -> dict[Any, Any]:
         """Say what a model is and needs before it is fetched, and fit the map to it."""
@@ -76,11 +78,13 @@ class Forms:
         """Ask for a count only where a criterion chooses."""
         return gr.Number(visible=name != "manual")
 
-    def _by_hand(self, follow: Callable[[Any], dict[Any, Any]]) -> dict[Any, Any]:
+    def _by_hand(self, follow: Callable[[Any], dict[Any, Any]], request: gr.Request) -> dict[Any, Any]:
         """Let blocks that were picked by hand count, whatever criterion was set; not what cannot be read."""
+        is_newest = self.live.sessions.of(request.session_hash).write("range")
         try:
             forms = follow(self.layout.layer_map)
+            if layer_map.accepted(self.layout.layer_map, forms):
+                forms |= {self.layout.controls.criterion: "manual"}
         except GhostedError as error:
-            return {self.layout.layer_map.problem: parts.problem(str(error))}
-        read = layer_map.accepted(self.layout.layer_map, forms)
-        return forms | ({self.layout.controls.criterion: "manual"} if read else {})
+            forms = {self.layout.layer_map.problem: parts.problem(str(error))}
+        return forms if is_newest() else gr.skip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +38,8 @@ class Session:
         pinned: number of the run that the others are compared with.
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
+        typed: how many times each of the page's forms has been written in; an answer that a later one has overtaken is
+            not sent, for it would put back what was typed before.
         uploads: paths of the files this visitor has uploaded.
         chosen: the blocks that the controls remove, in their canonical form.
         language: of lessons, ``en`` or ``de``.
@@ -59,6 +61,7 @@ class Session:
     pinned: int | None = None
     drawn: dict[str, int] = field(default_factory=dict)
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    typed: Counter[str] = field(default_factory=Counter)
     uploads: set[str] = field(default_factory=set)
     chosen: str = ""
     language: str = "en"
@@ -70,6 +73,12 @@ class Session:
     takes: str = ""
     taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))
     _last: int = 0
+
+    def write(self, form: str) -> Callable[[], bool]:
+        """Note that a form has been written in; what is returned tells whether that is still the newest."""
+        self.typed[form] += 1
+        number = self.typed[form]
+        return lambda: self.typed[form] == number
 
     def keep(self, record: Record) -> int:
         """Keep a finished run and return its number, counted from 1."""

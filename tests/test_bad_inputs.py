@@ -113,7 +113,8 @@ MAPS = ["", "x", "null", "[]", "{}", '{"gaps": 3}', '{"gaps": [[5]]}', '{"gaps":
 @pytest.mark.parametrize("value", MAPS, ids=[str(value)[:30] for value in MAPS])
 def test_what_the_map_cannot_have_sent_is_told_beside_it(page, value):
     problem = live(page).layout.layer_map.problem
-    for said in (forms(page).from_map(value), forms(page).from_numbers(3, 5, value), forms(page).from_text("3", value)):
+    form, who = forms(page), visitor("form")
+    for said in (form.from_map(value), form.from_numbers(3, 5, value, who), form.from_text("3", value, who)):
         assert list(said) == [problem] and "role='alert'" in one_sentence(said[problem])
     previewing = next(fn.fn for fn in page.fns.values() if fn.name == "quick").__self__
     assert asyncio.run(previewing.from_map(visitor("map"), value, *values())) == gr.skip()
@@ -125,7 +126,7 @@ def test_what_the_map_cannot_have_sent_is_told_beside_it(page, value):
 ])  # fmt: skip
 def test_numbers_that_are_no_blocks_are_told_beside_them(page, first, last, says):
     panel = live(page).layout.layer_map
-    said = forms(page).from_numbers(first, last, layer_map.map_value(30, RemovedBlocks.parse("3-7")))
+    said = forms(page).from_numbers(first, last, layer_map.map_value(30, RemovedBlocks.parse("3-7")), visitor("form"))
     assert says in one_sentence(said[panel.problem]) and panel.remove not in said
 
 

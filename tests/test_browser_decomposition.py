@@ -11,6 +11,7 @@ from fake_run import make_run
 from analysis.page import ASSETS, look_and_feel
 from analysis.panels import decomposition, similarity
 from analysis.record import Record
+from analysis.session import Sessions
 from ghosted.experiment import Experiment
 from ghosted.progress import drain
 
@@ -30,7 +31,7 @@ def record_of(remove="10,14-16", methods=("none", "linearpatch", "ghosted", "sym
 
 
 def serve(record):
-    live = SimpleNamespace(shown_by=lambda panel, visitor: record)
+    live = SimpleNamespace(shown_by=lambda panel, visitor: record, sessions=Sessions())
     with gr.Blocks(fill_width=True, analytics_enabled=False) as page:
         with gr.Column(elem_classes="gl-main"):
             with gr.Column(elem_classes="gl-panel"):

@@ -252,32 +252,6 @@ def test_a_repair_that_is_not_linear_in_the_state_is_not_offered_as_an_operator(
     assert "No repair was fitted" in plain[panel.formula]
 
 
-def test_the_forms_of_the_range_follow_each_other(page):
-    panel, value = live(page).layout.layer_map, layer_map.map_value(30, RemovedBlocks.parse("14-18"), similarity())
-    picked = forms(page).from_map(layer_map.map_value(30, RemovedBlocks.parse("3-7")))
-    assert picked[live(page).layout.controls.criterion] == "manual"
-    assert (picked[panel.first], picked[panel.last], picked[panel.remove]) == (3, 7, "3-7")
-    typed = forms(page).from_numbers(5, 9, value)
-    assert typed[panel.remove] == "5-9" and json.loads(typed[panel.map])["gaps"] == [[5, 9]]
-    assert json.loads(typed[panel.map])["data"] == json.loads(value)["data"]
-    written = forms(page).from_text("3, 12–17", value)
-    assert json.loads(written[panel.map])["gaps"] == [[3, 3], [12, 17]] and written[panel.problem] == ""
-    assert "runs backwards" in forms(page).from_numbers(9, 5, value)[panel.problem]
-    assert panel.map not in forms(page).from_text("40", value)
-
-
-def test_blocks_count_as_chosen_by_hand_once_a_range_can_be_read(page):
-    handlers, form, value = live(page), forms(page), layer_map.map_value(30, RemovedBlocks.parse("14-18"))
-    criterion = handlers.layout.controls.criterion
-    read = [form.from_map(value), form.from_numbers(5, 9, value), form.from_text("3, 12-17", value),
-            form.from_text("", value)]
-    assert [read_[criterion] for read_ in read] == ["manual"] * 4
-    refused = [form.from_numbers(9, 5, value), form.from_numbers(None, 5, value),
-               form.from_text("40", value), form.from_text("a", value), form.from_text(None, value)]
-    refused.append(form.from_text("14 - 18", value))  # what a criterion has written: an echo of the map
-    assert not [each for each in refused if criterion in each]
-
-
 def test_the_map_carries_the_cosine_to_four_digits():
     import base64
 
