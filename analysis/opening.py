@@ -118,8 +118,7 @@ class Opening:
         shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}
         if not self.live.runner.running(visitor):
             shown[self.layout.bus] = self.marks(self.live.sessions.of(visitor), experiment)
-        shown |= share.follow(self.layout.share, experiment, self._texts(visitor))
-        return shown if is_newest() else gr.skip()
+        return shown | share.follow(self.layout.share, experiment, self._texts(visitor))
 
     def _texts(self, visitor: str) -> dict[str, str]:
         return hashes(self.live.sessions.of(visitor).uploads)

@@ -23,6 +23,9 @@ MOST_TAKEN = 4
 IDLE = 1200.0
 """Seconds after which a page that nobody touched makes room for another, where there is none left."""
 
+SETTLE = 0.03
+"""Seconds that the answer of a form waits for a later one."""
+
 
 @dataclass
 class Session:
@@ -75,10 +78,18 @@ class Session:
     _last: int = 0
 
     def write(self, form: str) -> Callable[[], bool]:
-        """Note that a form has been written in; what is returned tells whether that is still the newest."""
+        """Note that a form has been written in; what is returned waits a moment and tells if that is still the newest.
+
+        The moment is for letters that came together: their answers would reach the browser in any order.
+        """
         self.typed[form] += 1
         number = self.typed[form]
-        return lambda: self.typed[form] == number
+
+        def is_newest() -> bool:
+            time.sleep(SETTLE)
+            return self.typed[form] == number
+
+        return is_newest
 
     def keep(self, record: Record) -> int:
         """Keep a finished run and return its number, counted from 1."""

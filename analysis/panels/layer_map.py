@@ -181,7 +181,7 @@ def wire(panel: LayerMap, live: Any) -> None:
     forms = [panel.first, panel.last, panel.remove, panel.problem]
     panel.map.pick(handlers.from_map, [panel.map], [*forms, side.criterion], **each)
     gr.on([panel.first.input, panel.last.input], handlers.from_numbers, [panel.first, panel.last, panel.map],
-          [panel.map, panel.remove, panel.problem, side.criterion], **each)
+          [panel.map, panel.remove, panel.problem, side.criterion], **parts.PRIVATE | {"trigger_mode": "always_last"})
     # Not its input event: gradio fires that for typed letters only, not for what is deleted or pasted.
     panel.remove.change(handlers.from_text, [panel.remove, panel.map],
                         [panel.map, panel.first, panel.last, panel.problem, side.criterion], js=BY_A_PERSON, **each)
