@@ -30,15 +30,17 @@ class Forms:
             return {self.layout.layer_map.problem: parts.problem(str(error))}
         return forms | {self.layout.controls.criterion: layer_map.criterion_of(value)}
 
-    def from_numbers(
-        self, first: float | None, last: float | None, value: str, request: gr.Request
-    ) -> dict[Any, Any]:
-        """Follow the two numbers."""
-        return self._by_hand(lambda panel: layer_map.from_numbers(panel, first, last, value), request)
+    def from_numbers(self, first: float | None, last: float | None, value: str) -> dict[Any, Any]:
+        """Follow the two numbers; their answers come one after the other."""
+        return self._by_hand(lambda panel: layer_map.from_numbers(panel, first, last, value))
 
     def from_text(self, text: str | None, value: str, request: gr.Request) -> dict[Any, Any]:
-        """Follow the text form."""
-        return self._by_hand(lambda panel: layer_map.from_text(panel, text, value), request)
+        """Follow the text form, unless a later letter has come; ``None`` is what the page itself has written there."""
+        if text is None:
+            return gr.skip()
+        is_newest = self.live.sessions.of(request.session_hash).write("range")
+        forms = self._by_hand(lambda panel: layer_map.from_text(panel, text, value))
+        return forms if is_newest() else gr.skip()
 
     def describe(self, model: str, tokens: float | None, remove: str) -> dict[Any, Any]:
         """Say what a model is and needs before it is fetched, and fit the map to it."""
@@ -78,13 +80,11 @@ class Forms:
         """Ask for a count only where a criterion chooses."""
         return gr.Number(visible=name != "manual")
 
-    def _by_hand(self, follow: Callable[[Any], dict[Any, Any]], request: gr.Request) -> dict[Any, Any]:
+    def _by_hand(self, follow: Callable[[Any], dict[Any, Any]]) -> dict[Any, Any]:
         """Let blocks that were picked by hand count, whatever criterion was set; not what cannot be read."""
-        is_newest = self.live.sessions.of(request.session_hash).write("range")
         try:
             forms = follow(self.layout.layer_map)
-            if layer_map.accepted(self.layout.layer_map, forms):
-                forms |= {self.layout.controls.criterion: "manual"}
         except GhostedError as error:
-            forms = {self.layout.layer_map.problem: parts.problem(str(error))}
-        return forms if is_newest() else gr.skip()
+            return {self.layout.layer_map.problem: parts.problem(str(error))}
+        read = layer_map.accepted(self.layout.layer_map, forms)
+        return forms | ({self.layout.controls.criterion: "manual"} if read else {})

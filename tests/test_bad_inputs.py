@@ -114,7 +114,7 @@ MAPS = ["", "x", "null", "[]", "{}", '{"gaps": 3}', '{"gaps": [[5]]}', '{"gaps":
 def test_what_the_map_cannot_have_sent_is_told_beside_it(page, value):
     problem = live(page).layout.layer_map.problem
     form, who = forms(page), visitor("form")
-    for said in (form.from_map(value), form.from_numbers(3, 5, value, who), form.from_text("3", value, who)):
+    for said in (form.from_map(value), form.from_numbers(3, 5, value), form.from_text("3", value, who)):
         assert list(said) == [problem] and "role='alert'" in one_sentence(said[problem])
     previewing = next(fn.fn for fn in page.fns.values() if fn.name == "quick").__self__
     assert asyncio.run(previewing.from_map(visitor("map"), value, *values())) == gr.skip()
@@ -126,7 +126,7 @@ def test_what_the_map_cannot_have_sent_is_told_beside_it(page, value):
 ])  # fmt: skip
 def test_numbers_that_are_no_blocks_are_told_beside_them(page, first, last, says):
     panel = live(page).layout.layer_map
-    said = forms(page).from_numbers(first, last, layer_map.map_value(30, RemovedBlocks.parse("3-7")), visitor("form"))
+    said = forms(page).from_numbers(first, last, layer_map.map_value(30, RemovedBlocks.parse("3-7")))
     assert says in one_sentence(said[panel.problem]) and panel.remove not in said
 
 

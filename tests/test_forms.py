@@ -24,22 +24,22 @@ def test_the_forms_of_the_range_follow_each_other(page):
     picked = forms(page).from_map(layer_map.map_value(30, RemovedBlocks.parse("3-7")))
     assert picked[live(page).layout.controls.criterion] == "manual"
     assert (picked[panel.first], picked[panel.last], picked[panel.remove]) == (3, 7, "3-7")
-    typed = forms(page).from_numbers(5, 9, value, WHO)
+    typed = forms(page).from_numbers(5, 9, value)
     assert typed[panel.remove] == "5-9" and json.loads(typed[panel.map])["gaps"] == [[5, 9]]
     assert json.loads(typed[panel.map])["data"] == json.loads(value)["data"]
     written = forms(page).from_text("3, 12–17", value, WHO)
     assert json.loads(written[panel.map])["gaps"] == [[3, 3], [12, 17]] and written[panel.problem] == ""
-    assert "runs backwards" in forms(page).from_numbers(9, 5, value, WHO)[panel.problem]
+    assert "runs backwards" in forms(page).from_numbers(9, 5, value)[panel.problem]
     assert panel.map not in forms(page).from_text("40", value, WHO)
 
 
 def test_blocks_count_as_chosen_by_hand_once_a_range_can_be_read(page):
     handlers, form, value = live(page), forms(page), layer_map.map_value(30, RemovedBlocks.parse("14-18"))
     criterion = handlers.layout.controls.criterion
-    read = [form.from_map(value), form.from_numbers(5, 9, value, WHO), form.from_text("3, 12-17", value, WHO),
+    read = [form.from_map(value), form.from_numbers(5, 9, value), form.from_text("3, 12-17", value, WHO),
             form.from_text("", value, WHO)]
     assert [read_[criterion] for read_ in read] == ["manual"] * 4
-    refused = [form.from_numbers(9, 5, value, WHO), form.from_numbers(None, 5, value, WHO),
+    refused = [form.from_numbers(9, 5, value), form.from_numbers(None, 5, value),
                form.from_text("40", value, WHO), form.from_text("a", value, WHO), form.from_text(None, value, WHO)]
     refused.append(form.from_text("14 - 18", value, WHO))  # what a criterion has written: an echo of the map
     assert not [each for each in refused if criterion in each]

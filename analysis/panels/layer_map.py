@@ -132,10 +132,8 @@ def from_numbers(panel: LayerMap, first: float | None, last: float | None, value
     return _try(panel, text, now, lambda removed: {panel.remove: str(removed)}, int(first))
 
 
-def from_text(panel: LayerMap, text: str | None, value: str) -> dict[Any, Any]:
-    """Write the text form into the map and the numbers; ``None``, or what the map shows already, changes nothing."""
-    if text is None:
-        return {panel.problem: gr.skip()}
+def from_text(panel: LayerMap, text: str, value: str) -> dict[Any, Any]:
+    """Write the text form into the map and the numbers; what the map shows already changes nothing."""
     return _try(panel, text, read(value), lambda removed: _forms(panel, removed, text=False))
 
 
