@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from analysis import panels
@@ -27,14 +26,14 @@ def stale_panels(record: Record | None, experiment: Experiment) -> dict[str, str
     """Return the reason for each panel that does not show ``experiment``; the key ``all`` stands for every panel.
 
     Args:
-        record: what is shown. The page's precomputed one counts as an answer to its default settings.
+        record: what is shown. The page's own precomputed one, whose blocks its criterion chose,
+            counts as an answer to its default settings.
         experiment: what the controls say.
     """
     if record is None:
         return {}
     own = record.run.experiment
-    first = record.source == "precomputed" and dataclasses.replace(own, text=DEFAULT.text) == DEFAULT
-    shown = DEFAULT if first else own
+    shown = DEFAULT if record.source == "precomputed" and own.criterion == DEFAULT.criterion else own
     reasons: dict[str, str] = {}
     for fields, reason, names in CAUSES:
         if not any(_differ(name, record, shown, experiment) for name in fields):
