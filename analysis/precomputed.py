@@ -19,8 +19,13 @@ FILE = Path(__file__).parents[1] / "assets" / "precomputed" / "default.json"
 @cache
 def record() -> Record | None:
     """Return the precomputed record; ``None`` where its file is missing or of another version."""
+    return read(FILE, "the page opens empty")
+
+
+def read(file: Path, otherwise: str) -> Record | None:
+    """Return a record computed beforehand; else ``None``, and the log says why and what happens ``otherwise``."""
     try:
-        return Record.from_json(json.loads(FILE.read_text("utf-8")))
+        return Record.from_json(json.loads(file.read_text("utf-8")))
     except (OSError, ValueError, GhostedError) as reason:
-        logging.getLogger(__name__).warning("the page opens empty: %s (python -m ghosted precompute)", reason)
+        logging.getLogger(__name__).warning("%s: %s (python -m ghosted precompute)", otherwise, reason)
         return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 from functools import cache
 from typing import Any
 
 import gradio as gr
 
-from analysis.lessons import FOLDER, Lesson, lessons
+from analysis import precomputed
+from analysis.lessons import RUNS, Lesson, lessons
 from analysis.lessons.answers import Answered, check
 from analysis.lessons.guesses import Guesses, bars
 from analysis.link import Flags
@@ -19,19 +19,12 @@ from analysis.panels.lesson import LessonPanel
 from analysis.record import Record
 from analysis.session import Session
 from analysis.words import LANGUAGES, language_of, said
-from ghosted.errors import GhostedError
-
-RUNS = FOLDER / "runs"
 
 
 @cache
 def run_of(name: str) -> Record | None:
     """Return a lesson's run, made by ``python -m ghosted precompute --lessons``; ``None`` where it is not at hand."""
-    try:
-        return Record.from_json(json.loads((RUNS / f"{name}.json").read_text("utf-8")))
-    except (OSError, ValueError, GhostedError) as reason:
-        logging.getLogger(__name__).warning("a lesson's run is missing: %s", reason)
-        return None
+    return precomputed.read(RUNS / f"{name}.json", "a lesson's run is missing")
 
 
 class Teaching:

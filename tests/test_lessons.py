@@ -11,14 +11,14 @@ from fake_run import make_run
 from test_page import request, values
 
 from analysis.glossary import explained, sheet, terms
-from analysis.lessons import LANGUAGES, Check, Option, Question, experiments, lesson_of, lessons
+from analysis.lessons import LANGUAGES, RUNS, Check, Option, Question, experiments, lesson_of, lessons
 from analysis.lessons import facts as live_facts
 from analysis.lessons.answers import check, number_of
 from analysis.lessons.guesses import BINS, MOST_ANSWERS, Guesses, bars
 from analysis.numbers import MISSING
 from analysis.page import build_page
 from analysis.panels import PANELS
-from analysis.teaching import RUNS, Teaching, asked, run_of
+from analysis.teaching import Teaching, asked, run_of
 from analysis.words import catalogue, language_of, said
 
 ALL = [(lesson, index) for lesson in lessons().values() for index in range(len(lesson.steps))]

@@ -183,10 +183,7 @@ def numbers(version):
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
 
 
-@pytest.mark.parametrize("name", LEAST)
+@pytest.mark.parametrize("name", sorted(LEAST.keys() & {each.name.lower() for each in metadata.distributions()}))
 def test_no_package_is_older_than_what_mends_its_known_faults(name):
-    try:
-        installed = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        pytest.skip(f"{name} is not installed here")
+    installed = metadata.version(name)
     assert numbers(installed) >= numbers(LEAST[name]), f"{name} {installed} has known faults ({DATE})"

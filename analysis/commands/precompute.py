@@ -50,7 +50,6 @@ def table(payload: dict[str, Any]) -> str:
 
 
 def _lessons() -> dict[Path, Experiment]:
-    from analysis.lessons import experiments
-    from analysis.teaching import RUNS
+    from analysis.lessons import RUNS, experiments
 
     return {RUNS / f"{name}.json": experiment for name, experiment in experiments().items()}

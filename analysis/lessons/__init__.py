@@ -20,6 +20,7 @@ from analysis.words import LANGUAGES
 from ghosted.experiment import Experiment
 
 FOLDER = Path(__file__).parents[2] / "assets" / "lessons"
+RUNS = FOLDER / "runs"
 KINDS = ("choice", "number", "act")
 """How a question is answered: by picking, by a number, or by doing something on the page."""
 
@@ -44,13 +45,11 @@ class Check:
             blocks that the controls remove; empty where the answer is a matter of definition.
         within: a number is right when it is off by at most this share of the fact.
         equals: for ``act``: what the fact must be; for ``choice``: the right option where the fact does not name it.
-        below: for ``act``: an expression or a number that the fact must stay under.
     """
 
     fact: str
     within: float | None = None
     equals: str | None = None
-    below: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def lessons() -> dict[str, Lesson]:
 
 def experiments() -> dict[str, Experiment]:
     """Return the experiments of the lessons' runs by name: the page's default, on the model's own text."""
-    data = json.loads((FOLDER / "runs" / "experiments.json").read_text("utf-8"))
+    data = json.loads((RUNS / "experiments.json").read_text("utf-8"))
     start = dataclasses.replace(DEFAULT, criterion="manual", text="generated")
     return {name: dataclasses.replace(start, **given | {"methods": tuple(given["methods"])})
             for name, given in data.items()}

@@ -55,7 +55,7 @@ def check(question: Question, given: str, record: Record | None, chosen: str = "
             return Answered(given, "unread")
         expected = want.equals if want.equals is not None else str(value)
         return Answered(given, "right" if given == expected else "wrong", value)
-    return Answered(str(value), "right" if _met(want.equals, want.below, value, record) else "wrong", value)
+    return Answered(str(value), "right" if str(value) == want.equals else "wrong", value)
 
 
 def number_of(text: str) -> float | None:
@@ -66,13 +66,3 @@ def number_of(text: str) -> float | None:
     except ValueError:
         return None
     return number if abs(number) < 1e12 else None
-
-
-def _met(equals: str | None, below: str | None, value: Value, record: Record | None) -> bool:
-    if equals is not None:
-        return str(value) == equals
-    border = number_of(below or "")
-    if border is None and below:
-        found = evaluate(below, record)
-        border = found if isinstance(found, float) else None
-    return isinstance(value, float) and border is not None and value < border

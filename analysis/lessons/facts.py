@@ -101,22 +101,19 @@ def damage(record: Record, method: str) -> Value:
 @fact
 def calibration(record: Record, method: str) -> Value:
     """Return the residual boundary error on the calibration tokens."""
-    found = _method(record, method)
-    return found and found.residual and found.residual.calibration
+    return _residual(record, method, "calibration")
 
 
 @fact
 def held_out(record: Record, method: str) -> Value:
     """Return the residual boundary error on held-out tokens, Frobenius norm."""
-    found = _method(record, method)
-    return found and found.residual and found.residual.held_out
+    return _residual(record, method, "held_out")
 
 
 @fact
 def median(record: Record, method: str) -> Value:
     """Return the median over held-out tokens of the error per token."""
-    found = _method(record, method)
-    return found and found.residual and found.residual.median
+    return _residual(record, method, "median")
 
 
 @fact
@@ -176,15 +173,6 @@ def reached(record: Record, method: str) -> Value:
 
 
 @fact
-def diverges(record: Record, method: str) -> Value:
-    """Return how many new tokens a method's text shares with the original's before they part."""
-    found = next((column for column in record.run.columns if column.method == method), None)
-    if found is None:
-        return None
-    return float(len(found.tokens) if found.diverges_at is None else found.diverges_at)
-
-
-@fact
 def agreement(record: Record, method: str) -> Value:
     """Return the percentage of a method's new tokens at which the original would have written the same one."""
     found = next((column for column in record.run.columns if column.method == method), None)
@@ -218,3 +206,8 @@ def _extreme(record: Record, of: str, arguments: tuple[str, ...], which: Callabl
 
 def _method(record: Record, name: str) -> MethodResult | None:
     return next((found for found in record.run.methods if found.method == name), None)
+
+
+def _residual(record: Record, method: str, which: str) -> float | None:
+    found = _method(record, method)
+    return getattr(found.residual, which) if found and found.residual else None

@@ -5,6 +5,7 @@ A panel with such a job has a ``line`` that says where it is, a button ``go`` an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from analysis.panels.status import event_line, line
 from ghosted.errors import GhostedError
 
 
-class Beside:
+class Beside(ABC):
     """The handlers of such a panel, bound to the page's live part.
 
     Args:
@@ -41,17 +42,17 @@ class Beside:
         started.then(self.follow, None, changed, **parts.WATCHING)
         panel.stop.click(self.end, None, [panel.line], **parts.PRIVATE)
 
+    @abstractmethod
     def asked(self, request: gr.Request, *values: Any) -> Any:
         """Return the request that the components say.
 
         Raises:
             GhostedError: it makes no sense.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def shown(self, result: Any) -> dict[Any, Any]:
         """Return the updates that show what came out."""
-        raise NotImplementedError
 
     def running(self, request: gr.Request) -> bool:
         """Return whether this panel's job waits or runs."""

@@ -118,8 +118,8 @@ def bar(lesson: Lesson, index: int, language: str, teacher: bool = False) -> str
         _button("print", said("print", language)), _language(language), _button("close", said("close", language)),
     ]
     return (
-        f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}' "
-        f"data-panel='{escape(step.panel or '')}'>{title}<span class='gl-dots' aria-hidden='true'>{dots}</span>"
+        f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'>"
+        f"{title}<span class='gl-dots' aria-hidden='true'>{dots}</span>"
         f"{''.join(ways)}</div>"
     )
 
