@@ -11,6 +11,7 @@ const tokens = (column) => [...column.querySelectorAll(".gl-t")];
 // What the card is about: [column, index], by number. The pinned one wins, then the hovered, then the focused.
 let pinned = null, hovered = null, focused = null;
 let count = 0, away = false;
+const growing = new Set();  // by number: the columns whose text was growing when last seen
 
 const page = element.closest(".gradio-container") ?? document.body;
 const card = page.querySelector(":scope > .gl-card") ?? make("div", "gl-card", page);
@@ -134,8 +135,10 @@ function scrollTo(text, top) {
   placed.set(text, text.scrollTop);
 }
 
+const moved = (text) => placed.has(text) && Math.abs(placed.get(text) - text.scrollTop) >= 2;
+
 function together(text) {
-  if (Math.abs((placed.get(text) ?? -9) - text.scrollTop) < 2) return;
+  if (placed.has(text) && !moved(text)) return;
   placed.set(text, text.scrollTop);
   const room = text.scrollHeight - text.clientHeight, share = room > 0 ? text.scrollTop / room : 0;
   away = share < 0.98;
@@ -225,12 +228,16 @@ function update() {
   if (count < before) {  // another run
     pinned = hovered = null;
     away = false;
+    growing.clear();
     for (const text of texts()) scrollTo(text, 0);
   }
-  // A growing text stays at its end, unless somebody has scrolled away from it.
-  for (const text of texts()) {
-    if (!away && text.querySelector(".gl-cursor")) scrollTo(text, text.scrollHeight);
-  }
+  texts().filter(moved).forEach(together);  // by a hand whose event is still on its way
+  // A growing text stays at its end, to its last token, unless somebody has scrolled away from it.
+  texts().forEach((text, number) => {
+    const grew = growing.has(number);
+    growing[text.querySelector(".gl-cursor") ? "add" : "delete"](number);
+    if (!away && (grew || growing.has(number))) scrollTo(text, text.scrollHeight);
+  });
   rove();
   if (!card.hidden || pinned) show();
 }

@@ -126,7 +126,10 @@ def test_the_tint_is_switched_without_the_server(page):
 
 
 def test_texts_grow_without_moving_anything_and_keep_tint_and_pin(browser):
-    gates = {8: threading.Event(), 100: threading.Event()}
+    gates = {count: threading.Event() for count in (8, 100, 110)}
+    ends = ("share => [...document.querySelectorAll('.gl-text')].every(t => "
+            "Math.abs(t.scrollTop - share * (t.scrollHeight - t.clientHeight)) < 2)")
+    scroll = "top => { document.querySelectorAll('.gl-text')[3].scrollTop = top }"
     tokens = "n => document.querySelectorAll('.gl-column:first-child .gl-t').length === n"
     heights = "() => ['#gl-columns', '.gl-text'].map(s => document.querySelector(s).offsetHeight)"
     try:
@@ -142,11 +145,17 @@ def test_texts_grow_without_moving_anything_and_keep_tint_and_pin(browser):
             assert page.locator(".gl-cursor").count() == 6
             assert page.locator("[data-tint='surprisal']").count() == 1
             assert lit(page) == [[2, 2 if column == 1 else -1] for column in range(6)]
+            page.wait_for_function(ends, arg=1)
+            page.evaluate(scroll, 0)  # somebody scrolls away: the texts stay there while they grow
             gates[100].set()
+            page.wait_for_function(tokens, arg=110)
+            assert page.evaluate(ends, 0)
+            page.evaluate(scroll, 10_000)  # and back: they follow their ends again, to the last token
+            gates[110].set()
             page.wait_for_selector(".gl-done", timeout=60_000)
             page.wait_for_function(tokens, arg=120)
+            page.wait_for_function(ends, arg=1)
             assert page.evaluate(heights) == start
-            assert page.locator(".gl-text").first.evaluate("e => e.scrollTop + e.clientHeight > e.scrollHeight - 2")
             assert page.faults == []
     finally:
         for gate in gates.values():
