@@ -14,6 +14,8 @@ from html import escape
 from analysis.names import method_label
 from analysis.numbers import count, percent, three
 from analysis.palette import css_class
+from analysis.scripts import words_in
+from analysis.speech import say
 from ghosted.results import Column
 
 STEPS = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
@@ -46,7 +48,7 @@ def tint(nats: float) -> int:
 def legend() -> str:
     """Return the tint's steps with their numbers, as HTML."""
     steps = "".join(f"<span class='gl-t gl-k{k} gl-s{k}'>{step:g}</span>" for k, step in enumerate(STEPS, 1))
-    return f"<span class='gl-legend'>{steps} nats and more</span>"
+    return f"<span class='gl-legend'>{steps} {words_in('span', 'card.legend')}</span>"
 
 
 def summary(column: Column) -> str:
@@ -54,17 +56,18 @@ def summary(column: Column) -> str:
     if column.method == "original" or not column.tokens:
         return ""
     if column.diverges_at is not None:
-        return f"differs at token {column.diverges_at}"
-    return "identical" if column.finished and not column.error else "same so far"
+        return say("columns.differs", at=column.diverges_at)
+    return say("columns.identical" if column.finished and not column.error else "columns.same")
 
 
 def facts(column: Column) -> dict[str, str]:
     """Return the numbers beside a column by their label; the same labels from the first token to the last."""
-    speed = {"tokens/s": three(column.tokens_per_second),
-             "parameters": three(None) if column.parameters is None else count(column.parameters)}
+    speed = {say("columns.speed"): three(column.tokens_per_second),
+             say("columns.parameters"): three(None) if column.parameters is None else count(column.parameters)}
     if column.method == "original":
-        return speed | {"tokens": str(len(column.tokens)), "surprisal": _nats(column.surprisal)}
-    return speed | {"agreement": percent(column.agreement), "KL": _nats(column.kl)}
+        tokens = {say("columns.tokens"): str(len(column.tokens))}
+        return speed | tokens | {say("columns.surprisal"): _nats(column.surprisal)}
+    return speed | {say("columns.agreement"): percent(column.agreement), say("columns.kl"): _nats(column.kl)}
 
 
 def example(columns: Sequence[Column]) -> str:
@@ -73,9 +76,9 @@ def example(columns: Sequence[Column]) -> str:
         at = column.diverges_at
         if column.finished and at is not None and len(column.surprisal) > at:
             name, share = method_label(column.method), math.exp(-column.surprisal[at])
-            kl = f"; its predictions are {three(column.kl[at])} nats (KL) from the original's" * (at < len(column.kl))
-            return (f"Token {at} of {name}, where it parts from the original, had the probability {three(share)}: a "
-                    f"surprisal of −ln {three(share)} = {three(column.surprisal[at])} nats{kl}.")  # fmt: skip
+            kl = say("columns.example_kl", kl=three(column.kl[at])) if at < len(column.kl) else ""
+            return say("columns.example", at=at, name=name, share=three(share), surprisal=three(column.surprisal[at]),
+                       kl=kl)
     return ""
 
 
@@ -101,12 +104,13 @@ def _column(column: Column, original: Column) -> str:
     error = f"<p class='gl-column-error'>{escape(column.error)}</p>" if column.error else ""
     numbers = "".join(f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in facts(column).items())
     name = escape(method_label(column.method))
+    label = say("columns.label", name=name)
     kept = escape(details(column, original), quote=False).replace("'", "&#x27;")
     return (
         f"<article class='gl-column {css_class(column.method)}' data-details='{kept}'>"
         f"<header><i class='gl-swatch'></i><b>{name}</b><small>{escape(summary(column))}</small></header>"
         f"<dl class='gl-facts'>{numbers}</dl>"
-        f"<p class='gl-text' role='group' aria-label='Tokens of {name}; arrow keys walk'>{_body(column)}{cursor}</p>"
+        f"<p class='gl-text' role='group' aria-label='{label}'>{_body(column)}{cursor}</p>"
         f"{error}</article>"
     )
 
@@ -131,7 +135,7 @@ def _token(column: Column, at: int, piece: str) -> str:
 
 
 def _nats(values: Sequence[float]) -> str:
-    return f"{three(sum(values) / len(values))} nats" if values else three(None)
+    return say("columns.nats", number=three(sum(values) / len(values))) if values else three(None)
 
 
 def _short(values: Iterable[float]) -> list[float | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -73,8 +72,7 @@ class Forms:
         except GhostedError as error:
             raise gr.Error(str(error), print_exception=False) from error
         uploads.add(path)
-        own = [(Path(each).name, each) for each in sorted(uploads)]
-        return gr.Dropdown(library.text_choices() + own, value=path)
+        return gr.Dropdown(library.text_choices() + library.uploaded(uploads), value=path)
 
     def criterion(self, name: str) -> gr.Number:
         """Ask for a count only where a criterion chooses."""

@@ -6,6 +6,7 @@ Whatever pulls in torch is imported on first use, so that the page is up before 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import measuring, zero_gpu
 from analysis.measuring import Asked, Measured
+from analysis.speech import say_of
 from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
@@ -37,7 +39,12 @@ def text_choices() -> list[tuple[str, str]]:
     """Return ``(label, name)`` of the texts that have a name."""
     from ghosted.texts import sources
 
-    return [(source.LABEL, name) for name, source in sources().items()]
+    return [(say_of("texts", name, source.LABEL), name) for name, source in sources().items()]
+
+
+def uploaded(paths: Iterable[str]) -> list[tuple[str, str]]:
+    """Return ``(label, path)`` of a visitor's own texts, by their file names."""
+    return [(Path(each).name, each) for each in sorted(paths)]
 
 
 def describe(model: str) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.settings import refuse_paths
+from analysis.speech import say
 from ghosted.errors import InputError, ResourceError
 from ghosted.experiment import Experiment
 
@@ -72,11 +73,11 @@ class Limits:
             _refuse_other_models(experiment)
         e = experiment
         for name, what, asked in (
-            ("text", "calibration tokens", e.tokens), ("text", "tokens of scored text", e.windows * e.window),
-            ("text", "tokens per calibration window", e.tokens_per_window),
-            ("letters", "letters of a prompt", len(e.prompt)), ("new_tokens", "new tokens", e.max_new_tokens),
-            ("columns", "models side by side", 1 + len(e.methods)), ("steps", "steps of distillation", e.distill),
-            ("text", "windows at a time", e.batch or 0),
+            ("text", "calibration", e.tokens), ("text", "scored", e.windows * e.window),
+            ("text", "window", e.tokens_per_window),
+            ("letters", "letters", len(e.prompt)), ("new_tokens", "new_tokens", e.max_new_tokens),
+            ("columns", "columns", 1 + len(e.methods)), ("steps", "steps", e.distill),
+            ("text", "batch", e.batch or 0),
         ):
             self.within(name, what, asked)
 
@@ -86,7 +87,7 @@ class Limits:
         Raises:
             InputError: a task by its file, one that the demo does not offer, or more items than are scored here.
         """
-        self.within("items", "items per task", items)
+        self.within("items", "items", items)
         if self.local_paths:
             return
         from ghosted.scores.tasks import NAMES
@@ -94,9 +95,9 @@ class Limits:
         known = {name.lower() for name in NAMES}
         for task in tasks:
             if not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", task):
-                raise InputError("A task is named by its name here, such as ARC-e; files cannot be given.")
+                raise InputError(say("refused.task"))
             if not self.any_model and task.lower() not in known:
-                raise InputError(f"This demo scores {', '.join(NAMES)}; run your own page for other tasks.")
+                raise InputError(say("refused.demo_tasks", names=", ".join(NAMES)))
 
     def check_upload(self, held: int) -> None:
         """Refuse another upload of a visitor who has ``held`` texts already.
@@ -104,7 +105,7 @@ class Limits:
         Raises:
             InputError: there are too many.
         """
-        self.within("uploads", "uploaded texts", held + 1)
+        self.within("uploads", "uploads", held + 1)
 
     def within(self, name: str, what: str, asked: int) -> None:
         """Refuse more than a bound.
@@ -114,10 +115,8 @@ class Limits:
         """
         most = getattr(self, name)
         if asked > most:
-            raise InputError(
-                f"At most {most:,} {what} can be asked for on this page, not {asked:,}; take fewer, or start your own "
-                f"page with {flag_of(name)}."
-            )
+            raise InputError(say("refused.most", most=f"{most:,}", what=say(f"bound.{what}"), asked=f"{asked:,}",
+                                 flag=flag_of(name)))
 
     def check_memory(self, needed: int) -> None:
         """Refuse a run beforehand that may need more memory than is lent to one.
@@ -198,9 +197,9 @@ def _refuse_other_models(experiment: Experiment) -> None:
 
     if entries.find(experiment.model) is None:
         names = ", ".join(entry.name for entry in entries.ENTRIES[:4])
-        raise InputError(f"This demo has the models of its list only, such as {names}; run your own page for others.")
+        raise InputError(say("refused.demo_models", names=names))
     if experiment.revision is not None:
-        raise InputError("This demo has one revision of each model; leave Hub revision empty.")
+        raise InputError(say("refused.demo_revision"))
 
 
 def _number(text: str) -> int:

@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, quote_plus, urlsplit
 
 from analysis.portable import HASH, LOCAL, at_hand, is_hash, is_local_model, shareable
 from analysis.settings import DEFAULT
+from analysis.speech import language, say
 from ghosted.errors import GhostedError, InputError
 from ghosted.experiment import Experiment
 from ghosted.registry import pick
@@ -109,7 +110,7 @@ def experiment_of(
         try:
             given[name] = _read(name, value.strip() if name != "prompt" else value, notices)
         except GhostedError as error:
-            notices.append(f"This link's {NAMES[name]} cannot be used: {_lower(str(error))}")
+            notices.append(say("address.cannot", name=NAMES[name], why=_lower(str(error))))
     experiment = _joined(given, notices)
     experiment, asked = at_hand(experiment, uploads)
     return experiment, notices + asked
@@ -129,7 +130,7 @@ def _pairs(query: str | Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     if not isinstance(query, str):
         return {str(key): str(value) for key, value in dict(query).items()}, []
     if len(query) > MOST:
-        return {}, [f"This link is longer than {MOST:,} letters and was not read; the settings are the usual ones."]
+        return {}, [say("address.longest", most=f"{MOST:,}")]
     return dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True)), []
 
 
@@ -156,14 +157,14 @@ def _read(name: str, value: str, notices: list[str]) -> Any:
 def _number(name: str, value: str, whole: bool) -> int | float:
     pattern = r"-?\d{1,20}" if whole else r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?"
     if len(value) > 40 or not re.fullmatch(pattern, value, re.ASCII):
-        kind = "whole number" if whole else "number"
-        raise InputError(f"It must be a {kind}, not {value[:40]!r}.")
+        kind = say("address.whole" if whole else "address.number")
+        raise InputError(say("address.kind", kind=kind, given=repr(value[:40])))
     return int(value) if whole else float(value)
 
 
 def _switch(value: str) -> bool:
     if value.lower() not in ("0", "1", "false", "true", "no", "yes"):
-        raise InputError(f"It must be 1 or 0, not {value[:40]!r}.")
+        raise InputError(say("address.switch", given=repr(value[:40])))
     return value.lower() in ("1", "true", "yes")
 
 
@@ -176,8 +177,8 @@ def _several(name: str, value: str, notices: list[str]) -> tuple[str, ...]:
         except InputError as error:
             wrong.append(str(error))
     if not kept and (wrong or name == "methods"):
-        raise InputError(wrong[0] if wrong else "It names none.")
-    notices += [f"Left out of this link's {NAMES[name]}: {_lower(said)}" for said in wrong]
+        raise InputError(wrong[0] if wrong else say("address.none"))
+    notices += [say("address.left_out", name=NAMES[name], why=_lower(said)) for said in wrong]
     return tuple(kept)
 
 
@@ -188,7 +189,7 @@ def _model(name: str, value: str) -> str | None:
         resolve(DEFAULT.model, value or None)
         return value or None
     if value != LOCAL and (is_local_model(value) or resolve(value).is_local):
-        raise InputError("A link cannot name a folder or file; choose the model on the page.")
+        raise InputError(say("address.folder"))
     return value
 
 
@@ -196,11 +197,11 @@ def _text(value: str) -> str | None:
     if value in SOURCES or value == LOCAL or not value:
         return value or None
     if value.startswith(HASH) and not is_hash(value):
-        raise InputError("A sha256 has 64 hexadecimal digits.")
+        raise InputError(say("address.hash"))
     if not is_hash(value):
         close = difflib.get_close_matches(value.lower(), SOURCES, n=1)
-        hint = f"did you mean {close[0]}?" if close else "files are uploaded on the page."
-        raise InputError(f"There is no text {value[:40]!r}; {hint}")
+        hint = say("address.close", close=close[0]) if close else say("address.uploaded")
+        raise InputError(say("address.no_text", name=repr(value[:40]), hint=hint))
     return value.lower()
 
 
@@ -209,10 +210,10 @@ def _joined(given: dict[str, Any], notices: list[str]) -> Experiment:
     chosen = given.get("criterion", "manual" if "remove" in given else DEFAULT.criterion)
     if chosen != "manual":
         if given.pop("remove", ""):
-            notices.append(f"This link names blocks and the criterion {chosen}; the criterion chooses.")
+            notices.append(say("address.both", criterion=chosen))
         if given.get("count", 1) < 1:
             del given["count"]
-            notices.append(f"This link asks {chosen} for no blocks at all; it chooses {DEFAULT.count}.")
+            notices.append(say("address.no_blocks", criterion=chosen, count=DEFAULT.count))
     given = {name: value for name, value in given.items() if value is not None or getattr(DEFAULT, name) is None}
     return dataclasses.replace(DEFAULT, **{"remove": ""} | given | {"criterion": chosen})
 
@@ -221,7 +222,7 @@ def _typo(key: str) -> list[str]:
     if key.startswith("__") or key in _OWN:
         return []
     close = difflib.get_close_matches(key[:60], _FIELDS, n=1, cutoff=0.75)
-    return [f"A link has no setting {key[:60]!r}; did you mean {close[0]}?"] if close else []
+    return [say("address.typo", key=repr(key[:60]), close=close[0])] if close else []
 
 
 def _written(value: Any) -> str:
@@ -238,4 +239,4 @@ def _quoted(value: str) -> str:
 
 
 def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
+    return sentence[:1].lower() + sentence[1:] if language() == "en" else sentence

@@ -25,6 +25,7 @@ from analysis.runner import RunFunction, Runner
 from analysis.session import Session, Sessions
 from analysis.settings import FIELDS, experiment_from
 from analysis.shown import Shown
+from analysis.speech import say
 from analysis.stale import pending_panels
 from analysis.taking import LARGEST, Wanted, taker
 from ghosted.errors import GhostedError
@@ -113,7 +114,7 @@ class Live:
         session.preview_of.set()
         session.failed, session.before, session.preview = "", session.shown, None
         pending = bus.value(pending_panels((), session.before), drawn=session.drawn)
-        begun = {self.layout.bus: pending, self.layout.status.line: status.line("Starting.", "busy", 0)}
+        begun = {self.layout.bus: pending, self.layout.status.line: status.line(say("status.starting"), "busy", 0)}
         return controls.buttons(self.layout.controls, running=True) | begun
 
     async def follow(self, request: gr.Request) -> AsyncIterator[dict[Any, Any]]:
@@ -160,7 +161,7 @@ class Live:
     def stop(self, request: gr.Request) -> str | dict[str, Any]:
         """Ask the visitor's run to stop."""
         stopping = self.runner.stop(request.session_hash)
-        return status.line("Stopping at the next safe point.", "busy", 0) if stopping else gr.skip()
+        return status.line(say("status.stopping"), "busy", 0) if stopping else gr.skip()
 
     def leave(self, request: gr.Request) -> None:
         """Forget a visitor who has closed the page."""
@@ -208,8 +209,7 @@ class Live:
                 shown |= self._drawings.of(record, name, show)
             except Exception:  # a picture that cannot be drawn must not take the others with it
                 logging.getLogger(__name__).exception("the panel %s could not be drawn", name)
-                title = name.replace("_", " ")
-                session.failed = f"The panel {title} could not be drawn; the server's log says why."
+                session.failed = say("page.undrawn", panel=name.replace("_", " "))
         return shown | status.show(self.layout.status, record.run, session.failed)
 
     def allow(self, experiment: Experiment, visitor: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.speech import say
 from ghosted import criteria
 from ghosted.errors import InputError
 from ghosted.removed import RemovedBlocks
@@ -131,9 +132,9 @@ def read(value: Any) -> dict[str, Any]:
         sound = all(type(end) is int for gap in gaps for end in gap) and isinstance(now.get("active", 0), int)
         RemovedBlocks.parse(",".join(f"{first}-{last}" for first, last in gaps))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InputError("The map has sent something that cannot be read; reload the page.") from error
+        raise InputError(say("refused.map")) from error
     if not sound:
-        raise InputError("The map has sent something that cannot be read; reload the page.")
+        raise InputError(say("refused.map"))
     return now
 
 

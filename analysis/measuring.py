@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.record import Record
+from analysis.speech import language, say
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
 from ghosted.removed import RemovedBlocks
 from ghosted.results.evidence import Evaluation
 
-WHAT = {
-    "texts": "Perplexity in long windows", "tasks": "Zero-shot tasks", "probe": "Behaviour probe",
-    "speed": "Speed and size", "sensitivity": "How much text is enough",
-}
+WHAT = ("texts", "tasks", "probe", "speed", "sensitivity")
 """What can be asked for, by name, in the order in which it is measured."""
 
 WINDOW, WINDOWS = 2048, 4
@@ -48,14 +46,13 @@ class Asked:
             InputError: nothing, something unknown, or tasks without a name.
         """
         if not self.what or not set(self.what) <= set(WHAT):
-            raise InputError("Nothing is chosen to be measured; tick at least one box.")
+            raise InputError(say("evidence.nothing"))
         if "tasks" in self.what and not self.tasks:
-            raise InputError("No task is named; write names such as ARC-e, PIQA.")
+            raise InputError(say("evidence.no_task"))
         if not 1 <= self.limit <= 100_000:
-            raise InputError(f"Items per task must be a whole number from 1 to 100,000, not {self.limit}.")
+            raise InputError(say("evidence.wrong_items", count=self.limit))
         if "sensitivity" in self.what and len(self.gaps or ()) != 1:
-            raise InputError("How much text is enough is measured on one run of blocks: choose one, such as 14-18, or "
-                             "press Run first, so that the blocks are known.")  # fmt: skip
+            raise InputError(say("evidence.one_gap"))
 
     @property
     def gaps(self) -> tuple[range, ...] | None:
@@ -109,8 +106,13 @@ def cost_line(asked: Asked, seconds: Callable[[int], float | None]) -> str:
         number = tokens(what, asked)
         takes = seconds(number)
         total += takes or 0.0
-        time = "" if takes is None else f", about {max(takes, 1):,.0f} s"
-        said.append(f"{WHAT[what].lower()}: {number:,} tokens through the models{time}")
+        time = "" if takes is None else say("evidence.time", seconds=f"{max(takes, 1):,.0f}")
+        named = say(f"evidence.{what}")
+        named = named.lower() if language() == "en" else named
+        said.append(say("evidence.cost", what=named, tokens=f"{number:,}", time=time))
     fitting = seconds(asked.experiment.tokens + max(8192, asked.experiment.tokens // 4))
-    end = "" if fitting is None else f"; in all about {total + fitting:,.0f} s, {fitting:,.0f} s of it for fitting anew"
-    return "; ".join(said).capitalize() + f"{end}."
+    end = ""
+    if fitting is not None:
+        end = say("evidence.total", seconds=f"{total + fitting:,.0f}", fitting=f"{fitting:,.0f}")
+    listed = "; ".join(said)
+    return (listed.capitalize() if language() == "en" else listed) + f"{end}."

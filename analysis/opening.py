@@ -6,16 +6,18 @@ from typing import Any
 
 import gradio as gr
 
-from analysis import panels, pickers
-from analysis.link import experiment_of
+from analysis import library, panels, pickers
+from analysis.link import Flags, experiment_of
 from analysis.live import Live, without_pictures
-from analysis.panels import bus, controls, layer_map, share, status
+from analysis.panels import bus, controls, layer_map, parts, share, status
 from analysis.panels.runs import asked, listed
 from analysis.portable import hashes
 from analysis.record import Record
 from analysis.session import Session
 from analysis.settings import DEFAULT, FIELDS, values_of
-from analysis.stale import stale_panels
+from analysis.speech import language, speaking
+from analysis.stale import pending_panels, stale_panels
+from analysis.words import language_of
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.removed import RemovedBlocks
@@ -26,9 +28,23 @@ class Opening:
 
     def __init__(self, live: Live) -> None:
         self.live, self.layout = live, live.layout
+        self.worded: list[Any] = []
 
     def open(self, request: gr.Request) -> dict[Any, Any]:
-        """Fill the controls from the link, and show what is at hand: nothing is fetched or computed."""
+        """Fill the controls from the link, and show what is at hand: nothing is fetched or computed.
+
+        From here on the visitor is spoken to in the language that the link asks for, else their browser.
+        """
+        with speaking(self.heard(request)):
+            return self._open(request)
+
+    def heard(self, request: gr.Request) -> str:
+        """Note and return the language that a visitor's link, else their browser, asks for."""
+        session, asked = self.live.sessions.of(request.session_hash), Flags.of(dict(request.query_params)).lang
+        session.language = language_of(asked, request.headers.get("accept-language", ""))
+        return session.language
+
+    def _open(self, request: gr.Request) -> dict[Any, Any]:
         visitor, layout = request.session_hash, self.layout
         experiment, notices = experiment_of(dict(request.query_params), self._texts(visitor))
         try:
@@ -53,10 +69,36 @@ class Opening:
             shown |= listed(layout.runs, session) | {layout.status.line: status.finished(found.run)}
         elif notices:
             shown[layout.status.line] = status.line(" ".join(notices), "failed")
+        elif language() != "en":
+            shown[layout.status.line] = status.ready(self.live.first is not None)
         job = self.live.runner.join(visitor, experiment) if found is None else None
         if job is not None:
             shown |= controls.buttons(layout.controls, running=True)
         return shown | {layout.bus: self.marks(session, experiment, job is not None)}
+
+    def reword(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
+        """Say anew, in the visitor's language, what stands on the page and what it shows; no control changes."""
+        visitor, layout = request.session_hash, self.layout
+        session, shown = self.live.sessions.of(visitor), {each: parts.reworded(each) for each in self.worded}
+        texts = layout.controls.text
+        if texts in shown:
+            shown[texts]["choices"] = [*shown[texts]["choices"], *library.uploaded(session.uploads)]
+        for name in panels.PANELS:  # the map's words are its script's, and its value is the visitor's choice
+            record = self.live.shown_by(name, visitor) if name != "layer_map" else None
+            if record is not None:
+                shown |= without_pictures(self.live.show(record, session, only=[name]))
+        if session.shown is not None:
+            shown |= share.show(layout.share, session.shown, session.takes)
+        session.redraw(panels.PANELS)
+        marks = bus.value(pending_panels(self.live.runner.parts(visitor), session.before), drawn=session.drawn)
+        try:
+            experiment = self.live.experiment(visitor, values)
+        except GhostedError:  # half-typed
+            return shown | {layout.bus: marks}
+        if not self.live.runner.running(visitor):
+            marks = self.marks(session, experiment)
+        shown |= share.follow(layout.share, experiment, self._texts(visitor)) | listed(layout.runs, session)
+        return shown | controls.told(layout.controls, experiment) | {layout.bus: marks}
 
     def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
         """Draw the pictures of the panels that have come near the window, as their pickers say; the others wait."""

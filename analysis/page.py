@@ -16,19 +16,19 @@ from analysis.forms import Forms
 from analysis.limits import ALONE, Limits
 from analysis.live import Layout, Live
 from analysis.opening import Opening
-from analysis.panels import bus, controls, lesson, share, status
+from analysis.panels import bus, controls, lesson, parts, share, status
 from analysis.panels.parts import PRIVATE, WATCHING
 from analysis.previewing import SHOWN, Previewing, Source
 from analysis.record import Record
 from analysis.runner import RunFunction
 from analysis.session import Session
 from analysis.sharing import Sharing
+from analysis.speech import say, speaking
 from analysis.teaching import Teaching
 from ghosted.experiment import Experiment
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
-LEAD = "Cut layers out of a language model, and see how far one linear map brings it back."
 EACH = PRIVATE | {"trigger_mode": "multiple"}
 """Not ``always_last`` where an event has several listeners: gradio sends what was put off out as the whole event again,
 and they never come to rest."""
@@ -37,11 +37,26 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 """The parts of a run in the order in which they become known; the texts are followed on their own."""
 
 
+class Page(gr.Blocks):
+    """A page that answers every event in its visitor's language.
+
+    Attributes:
+        language_of: visitor to language.
+    """
+
+    language_of: Callable[[str], str] = staticmethod(lambda visitor: "en")
+
+    async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Answer an event."""
+        with speaking(self.language_of(options.get("session_hash") or "")):
+            return await super().process_api(*args, **options)
+
+
 def build_page(
     run_function: RunFunction | None = None, describe: Callable[[str], Any] | None = None, limits: Limits = ALONE,
     preview: Source | None = None, first: Callable[[], Record | None] = precomputed.record,
     measure: RunFunction | None = None, take: RunFunction | None = None, outlook: Callable[..., str] | None = None,
-) -> gr.Blocks:
+) -> Page:
     """Build the page.
 
     Args:
@@ -57,7 +72,7 @@ def build_page(
     # Gradio's own statistics, which nothing here shows, would be made anew after every event, of all events so far.
     os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "1000000000")
     os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "100")
-    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
+    with Page(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         shown = first()
         layout = _place(shown)
         live = Live(layout, run_function or library.run, describe or library.describe, limits, shown,
@@ -66,12 +81,14 @@ def build_page(
         live.forms = Forms(live)
         _wire_forms(layout, live.forms)
         opening = Opening(live)
+        page.language_of = live.sessions.language
         _wire_opening(page, layout, opening, live)
         source = preview or (library.preview if run_function is None else _none)
         _wire_preview(layout, Previewing(live, opening, source), finished)
         for name, panel in layout.panels.items():
             if hasattr(panels.module(name), "wire"):
                 panels.module(name).wire(panel, live)
+        _wire_language(page, layout, opening)
         Endpoints(live).place()
     _fill(live)
     # A handler that waits for a run takes a place: were there too few, nobody's range change would be answered.
@@ -93,7 +110,7 @@ def look_and_feel(limits: Limits = ALONE) -> dict[str, Any]:
 def _place(first: Record | None) -> Layout:
     placed: dict[str, Any] = {}
     with gr.Row(elem_classes="gl-head", equal_height=False):
-        gr.HTML(f"<header class='gl-top'><h1>{TITLE}</h1><p>{LEAD}</p></header>", min_width=300)
+        parts.worded(gr.HTML, words={"value": _head}, min_width=300)
         menu = lesson.place_menu()
         line = status.build(precomputed=first is not None)
     with gr.Row(elem_classes="gl-page", equal_height=False):
@@ -114,6 +131,10 @@ def _place(first: Record | None) -> Layout:
     return Layout(side, line, shared, bus.build(first.source if first is not None else "live"), taught, placed)
 
 
+def _head() -> str:
+    return f"<header class='gl-top'><h1>{TITLE}</h1><p>{say('page.lead')}</p></header>"
+
+
 def _frame(name: str, **options: Any) -> gr.Column:
     # What no run fills says itself what it shows: it is neither precomputed nor of the past.
     own = [] if panels.module(name).PART else ["gl-own"]
@@ -131,7 +152,7 @@ def _fill(live: Live) -> None:
             live.first_pickers[component] = value
 
 
-def _wire_run(page: gr.Blocks, layout: Layout, live: Live) -> list[Dependency]:
+def _wire_run(page: Page, layout: Layout, live: Live) -> list[Dependency]:
     finished = []
     side, line = layout.controls, layout.status.line
     started = side.run.click(live.start, layout.inputs(), [line, layout.bus, side.run, side.stop], **PRIVATE)
@@ -177,7 +198,16 @@ def _wire_preview(layout: Layout, previewing: Previewing, finished: list[Depende
         idle.then(previewing.prepare, None, None, **PRIVATE)
 
 
-def _wire_opening(page: gr.Blocks, layout: Layout, opening: Opening, live: Live) -> None:
+def _wire_language(page: Page, layout: Layout, opening: Opening) -> None:
+    worded = (each for each in page.blocks.values() if hasattr(each, "worded"))
+    opening.worded = [each for each in worded if each is not layout.status.line]
+    side, shared, runs = layout.controls, layout.share, layout.runs
+    said = [*opening.worded, *layout.outputs(), layout.bus, side.plan, side.facts, side.about, runs.table,
+            *share.followers(shared), *share.shows(shared)]
+    layout.bus.language(opening.reword, layout.inputs(), list(dict.fromkeys(said)), **PRIVATE)
+
+
+def _wire_opening(page: Page, layout: Layout, opening: Opening, live: Live) -> None:
     inputs, side = layout.inputs(), layout.controls
     everything = list(dict.fromkeys([*layout.outputs(), *inputs, layout.status.line, layout.bus, side.run, side.stop,
                                      side.facts, *share.followers(layout.share), *share.shows(layout.share)]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.numbers import count, three
+from analysis.speech import say, say_of
 from ghosted import machine
 from ghosted.experiment import Experiment
 from ghosted.models.entries import find
@@ -20,15 +21,15 @@ def size(number: float) -> str:
 
 def model_line(facts: Any, tokens: int) -> str:
     """Return what a model is and what a run with it takes: size, memory, time, and what is still to be fetched."""
-    said = [f"{facts.blocks} blocks of width {facts.width}, {count(facts.parameters)} parameters"]
-    said.append(f"a run needs about {size(facts.memory())} of the {size(machine.available_memory())} that are free")
+    said = [say("controls.facts", blocks=facts.blocks, width=facts.width, parameters=count(facts.parameters))]
+    said.append(say("controls.memory", needed=size(facts.memory()), free=size(machine.available_memory())))
     seconds = facts.pass_seconds(tokens)
     if seconds is not None:
-        said.append(f"one pass over {tokens:,} tokens takes about {max(seconds, 1):,.0f} s here")
+        said.append(say("controls.pass", tokens=f"{tokens:,}", seconds=f"{max(seconds, 1):,.0f}"))
     if facts.cached:
-        said.append("nothing to fetch")
+        said.append(say("controls.cached"))
     elif facts.download_bytes:
-        said.append(f"{size(facts.download_bytes)} to fetch at the first run")
+        said.append(say("controls.fetch", size=size(facts.download_bytes)))
     return _sentence(said)
 
 
@@ -37,9 +38,9 @@ def catalogue_line(name: str) -> str:
     entry = find(name)
     if entry is None:
         return ""
-    said = [f"{entry.blocks} blocks, about {count(int(entry.parameters))} parameters, {entry.licence}"]
+    said = [say("controls.entry", blocks=entry.blocks, parameters=count(int(entry.parameters)), licence=entry.licence)]
     if entry.gated:
-        said.append("gated: accept its licence on the Hub and log in first")
+        said.append(say("controls.gated"))
     return _sentence(said)
 
 
@@ -47,22 +48,21 @@ def text_line(name: str, tokens: int) -> str:
     """Return what a calibration text is and what reading it takes."""
     if name in SOURCES:
         source = sources()[name]
-        return source.NOTE + (" Fetched at the first run, then kept." if source.NEEDS_NETWORK else "")
+        return say_of("about", name, source.NOTE) + (say("controls.fetched") if source.NEEDS_NETWORK else "")
     try:
         bytes_ = os.stat(name).st_size
     except (OSError, ValueError):
         return ""
-    enough = "" if bytes_ >= 5 * tokens else f"; that is probably fewer than the {tokens:,} tokens asked for"
-    return f"{Path(name).name}: {three(bytes_ / 1e6)} MB of text, about {count(bytes_ // 4)} tokens{enough}."
+    enough = "" if bytes_ >= 5 * tokens else say("controls.too_few", tokens=f"{tokens:,}")
+    size_, tokens_ = three(bytes_ / 1e6), count(bytes_ // 4)
+    return say("controls.file", name=Path(name).name, size=size_, tokens=tokens_, enough=enough)
 
 
 def run_line(experiment: Experiment) -> str:
     """Return what Run will do with the texts: tokens read and scored."""
     scored = experiment.windows * experiment.window
-    return (
-        f"Run reads {experiment.tokens:,} tokens to calibrate and at least {max(8192, experiment.tokens // 4):,} "
-        f"held-out ones, and scores {scored:,} per model."
-    )
+    return say("controls.run_line", tokens=f"{experiment.tokens:,}",
+               held_out=f"{max(8192, experiment.tokens // 4):,}", scored=f"{scored:,}")
 
 
 def _sentence(parts: list[str]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from analysis.settings import DEFAULT
+from analysis.speech import say
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.results import Run
@@ -81,19 +82,19 @@ def at_hand(experiment: Experiment, uploads: Mapping[str, str] | None = None) ->
             return name
         if path := (uploads or {}).get(name.removeprefix(HASH).lower()):
             return path
-        which = f" (sha256 {name.removeprefix(HASH)[:12]}…)" if is_hash(name) else ""
-        notices.append(f"The {role} of this experiment is a file{which}: upload it to get the same numbers; {instead}.")
+        which = say("file.hash", digits=name.removeprefix(HASH)[:12]) if is_hash(name) else ""
+        notices.append(say("file.text", role=say(f"file.{role}"), which=which, instead=instead))
         return None
 
     changed: dict[str, Any] = {}
-    changed["text"] = text(experiment.text, "calibration text", f"until then it is {DEFAULT.text}") or DEFAULT.text
+    changed["text"] = text(experiment.text, "calibration", say("file.calibration_instead", text=DEFAULT.text)) or DEFAULT.text
     if experiment.held_out:
-        changed["held_out"] = text(experiment.held_out, "held-out text", "until then the next tokens are held out")
-    kept = [text(name, "evaluation text", "until then it is left out") for name in experiment.evaluate]
+        changed["held_out"] = text(experiment.held_out, "held_out", say("file.held_out_instead"))
+    kept = [text(name, "evaluation", say("file.evaluation_instead")) for name in experiment.evaluate]
     changed["evaluate"] = tuple(filter(None, kept))
     if experiment.model == LOCAL:
         changed["model"] = DEFAULT.model
-        notices.append("The model of this experiment is a folder or file of its author: choose your own copy of it.")
+        notices.append(say("file.model"))
     return dataclasses.replace(experiment, **changed), notices
 
 

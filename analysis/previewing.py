@@ -19,6 +19,7 @@ from analysis.record import Record
 from analysis.runner import Runner
 from analysis.session import Session
 from analysis.settings import FIELDS
+from analysis.speech import as_here
 from ghosted import machine
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
@@ -125,7 +126,7 @@ class Previewing:
         self._ahead_of.set()
         loop, cancel = asyncio.get_running_loop(), session.preview_of
         threads = self._answers if step == "quick" else self._pictures
-        return await loop.run_in_executor(threads, self._computed, session, experiment, step, cancel)
+        return await loop.run_in_executor(threads, as_here(self._computed, session, experiment, step, cancel))
 
     def _computed(self, session: Session, experiment: Experiment, step: str, cancel: CancelFlag) -> dict[Any, Any]:
         try:

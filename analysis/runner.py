@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 from analysis.job import Ended, Job, Waiting
+from analysis.speech import say
 from ghosted import machine
 from ghosted.errors import Cancelled, GhostedError, InputError, ResourceError
 from ghosted.experiment import Experiment
@@ -74,7 +75,7 @@ class Runner:
         """
         with self._change:
             if self.running(visitor):
-                raise InputError("A run of this page is already running; press Stop or wait for its end.")
+                raise InputError(say("refused.running"))
             job = self._same(experiment)
             if job is None:
                 job = Job(experiment)
@@ -137,7 +138,7 @@ class Runner:
     @staticmethod
     def _ended(job: Job, visitor: str) -> Ended | None:
         if job.ended is None and visitor not in job.visitors and not job.cancel.is_set:
-            return Ended("stopped", "Stopped here; the run goes on for others who asked for the same.")
+            return Ended("stopped", say("status.stopped_here"))
         return job.ended
 
     def before(self, job: Job) -> int:
@@ -211,8 +212,10 @@ class Runner:
     def _refuse_more(self) -> None:
         if len(self._jobs) > self._most:
             seconds = self._seconds_before()
-            when = "in some minutes" if seconds is None else f"in about {max(1, round(seconds / 60))} min"
-            raise ResourceError(f"{self._most:,} runs wait already, as many as this page queues; try again {when}.")
+            when = say("refused.some_minutes")
+            if seconds is not None:
+                when = say("refused.about_minutes", minutes=max(1, round(seconds / 60)))
+            raise ResourceError(say("refused.queue", count=f"{self._most:,}", when=when))
 
     def _same(self, experiment: Experiment) -> Job | None:
         fitting = (job for job in self._jobs if job.experiment == experiment and not job.cancel.is_set)

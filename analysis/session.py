@@ -11,6 +11,7 @@ from typing import Any
 
 from analysis.lessons.answers import Answered
 from analysis.record import Record
+from analysis.speech import say
 from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag
@@ -45,7 +46,7 @@ class Session:
             not sent, for it would put back what was typed before.
         uploads: paths of the files this visitor has uploaded.
         chosen: the blocks that the controls remove, in their canonical form.
-        language: of lessons, ``en`` or ``de``.
+        language: of the page, ``en`` or ``de``.
         lesson: the open lesson and its step, from 0; no name where none is open.
         answers: by lesson and step, what was answered last.
         teacher: whether lessons show their answers.
@@ -148,6 +149,11 @@ class Sessions:
             session.used = self._clock()
             return session
 
+    def language(self, visitor: str) -> str:
+        """Return the language of a visitor; English for one who is not remembered."""
+        session = self._open.get(visitor)
+        return session.language if session is not None else "en"
+
     def admit(self, visitor: str) -> None:
         """Remember a visitor's page.
 
@@ -156,10 +162,7 @@ class Sessions:
         """
         self.of(visitor)
         if visitor not in self._open:
-            raise ResourceError(
-                f"This page is open {self._most:,} times, as often as its server allows; close one of yours, or reload "
-                "in some minutes."
-            )
+            raise ResourceError(say("refused.open", count=f"{self._most:,}"))
 
     def forget(self, visitor: str) -> None:
         """Drop a visitor who has left."""

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from analysis.speech import say
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
 from ghosted.flags import names
@@ -58,9 +59,9 @@ def experiment_from(values: dict[str, Any]) -> Experiment:
     clean |= {"evaluate": tuple(names(str(values["evaluate"] or "")))}
     for name in ("model", "text"):
         if not clean[name]:
-            raise InputError(f"No {name} is chosen; pick one from the list or type its name.")
+            raise InputError(say("refused.none_chosen", name=name))
     if not clean["methods"]:
-        raise InputError("No method is chosen; tick at least one, such as ghosted.")
+        raise InputError(say("refused.no_method"))
     if clean["criterion"] != "manual":
         clean["remove"] = ""
     return Experiment(**clean)
@@ -74,32 +75,32 @@ def refuse_paths(experiment: Experiment, uploads: Collection[str], known_texts: 
     """
     for text in (experiment.text, *experiment.evaluate, *filter(None, [experiment.held_out])):
         if text not in known_texts and text not in uploads:
-            raise InputError("Files of the server cannot be read from this page; upload the text instead.")
+            raise InputError(say("refused.server_file"))
     name = experiment.model
     if name.startswith((".", "~", "/", "\\")) or name.endswith(".gguf") or name.count("/") > 1 or Path(name).exists():
-        raise InputError("Folders of the server cannot be read from this page; name a model of the list or of the Hub.")
+        raise InputError(say("refused.server_folder"))
 
 
 def _whole(name: str, value: Any) -> int:
     label = name.replace("_", " ")
     if value is None:
-        raise InputError(f"{label} is empty; write a whole number.")
+        raise InputError(say("refused.empty_whole", name=label))
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise InputError(f"{label} must be a whole number, not {str(value)[:40]}.") from None
+        raise InputError(say("refused.not_whole", name=label, given=str(value)[:40])) from None
     if not number.is_integer():
-        raise InputError(f"{label} must be a whole number, not {number:g}.")
+        raise InputError(say("refused.not_whole", name=label, given=f"{number:g}"))
     return int(number)
 
 
 def _number(name: str, value: Any) -> float:
     if value is None:
-        raise InputError(f"{name} is empty; write a number, 0 for greedy.")
+        raise InputError(say("refused.empty_number", name=name))
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, not {str(value)[:40]}.") from None
+        raise InputError(say("refused.not_number", name=name, given=str(value)[:40])) from None
 
 
 def _written(ridge: float | str) -> str:
@@ -114,4 +115,4 @@ def _ridge(value: Any) -> float | str:
     try:
         return float(said)
     except ValueError:
-        raise InputError(f"ridge must be auto or a number such as 1e-6, not {said[:40]!r}.") from None
+        raise InputError(say("refused.ridge", given=repr(said[:40]))) from None

@@ -6,35 +6,33 @@ from html import escape
 
 from analysis.figures.operator import Portrait
 from analysis.numbers import percent, three
+from analysis.speech import say
 from ghosted.results import Run
 
 FAMILIES = (
-    ("scalar", "one number for all channels", "scalar"),
-    ("diagonal", "one number per channel", "diagonal"),
-    ("rotated", "Q diag(m) Qᵀ, what LinearPatch can reach", "linearpatch"),
-    ("symmetric", "every symmetric map: stretches, no turn", "symmetric"),
-    ("full", "every linear map", "ghosted"),
+    ("scalar", "scalar"), ("diagonal", "diagonal"), ("rotated", "linearpatch"), ("symmetric", "symmetric"),
+    ("full", "ghosted"),
 )
-"""What :attr:`~ghosted.results.Decomposition.contained` holds, in words, and the method that fits such an operator."""
+"""What :attr:`~ghosted.results.Decomposition.contained` holds, and the method that fits such an operator."""
 
 
 def shares(picture: Portrait) -> str:
     """Return two bars, of W* and of M*, each split into S and A."""
     rows = "".join(_split(name, share) for name, share in (("W*", picture.share), ("M*", picture.share_M)))
-    return f"<h3 class='gl-caption'>How much turns?</h3><table class='gl-shares'><tbody>{rows}</tbody></table>"
+    return f"<h3 class='gl-caption'>{say('shares.title')}</h3><table class='gl-shares'><tbody>{rows}</tbody></table>"
 
 
 def families(picture: Portrait, run: Run) -> str:
     """Return a bar for each smaller family: how much of M* it holds, beside the error its fitted method leaves."""
     held = dict(picture.contained) | {"full": 1.0}
     rows = "".join(
-        f"<tr><th scope='row'>{escape(said)}</th><td>{_bar(held[family], 'gl-part-m')}</td>"
+        f"<tr><th scope='row'>{escape(say(f'shares.{family}'))}</th><td>{_bar(held[family], 'gl-part-m')}</td>"
         f"<td>{percent(held[family])}</td><td>{three(error_left(run, method, picture.gap))}</td></tr>"
-        for family, said, method in FAMILIES if family in held
+        for family, method in FAMILIES if family in held
     )
-    head = "".join(f"<th scope='col'>{name}</th>" for name in ("family", "share of M* in it", "percent", "error left"))
+    head = "".join(f"<th scope='col'>{say(f'shares.{name}')}</th>" for name in ("family", "share", "percent", "left"))
     return (
-        f"<h3 class='gl-caption'>How much of M* does each family contain?</h3><table class='gl-shares gl-families'>"
+        f"<h3 class='gl-caption'>{say('shares.families')}</h3><table class='gl-shares gl-families'>"
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
 

@@ -16,6 +16,7 @@ from analysis.panels import parts, share, status
 from analysis.panels.runs import listed
 from analysis.portable import file_name, hashes
 from analysis.session import Session
+from analysis.speech import say, speaking
 from ghosted.errors import GhostedError
 
 
@@ -31,10 +32,11 @@ class Sharing:
         def write_file(request: gr.Request) -> dict[Any, Any]:
             record = self.live.record(request)
             if record is None:
-                return {self.panel.file: None, self.panel.shown: parts.problem(share.INVITATION)}
+                return {self.panel.file: None, self.panel.shown: parts.problem(say("share.invitation"))}
             form = share.FORMATS[name]
-            pictures = pictures_of(self.live.show(record, Session()))
-            data = form.write(record, pictures, self._texts(request))
+            with speaking("en"):
+                pictures = pictures_of(self.live.show(record, Session()))
+                data = form.write(record, pictures, self._texts(request))
             path = save_bytes_to_cache(data, file_name(record.run) + form.SUFFIX, self.panel.file.GRADIO_CACHE)
             method = self.live.sessions.of(request.session_hash).takes
             return {self.panel.file: path} | share.show(self.panel, record, method)
@@ -53,7 +55,7 @@ class Sharing:
             session.keep(found.record)
             shown = self.opening.reopen(found.record, request) | listed(self.live.layout.runs, session)
         else:
-            said = "The settings were imported; press Run to compute their numbers."
+            said = say("page.imported")
             shown = self.opening.settings(found.experiment, session.shown)
             shown[self.live.layout.status.line] = status.line(said)
             if found.said:

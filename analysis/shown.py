@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from analysis.record import Record
+from analysis.speech import language
 
 MOST = 8
 """Records whose tables and pictures are kept, some megabytes each; the one not looked at for longest makes room."""
@@ -23,11 +24,11 @@ Show = Callable[[Any, Record], dict[Any, Any]]
 class _Entry:
     def __init__(self, record: Record) -> None:
         self.record, self.lock = record, threading.Lock()
-        self.updates: dict[tuple[str, Show], dict[Any, Any]] = {}
+        self.updates: dict[tuple[str, Show, str], dict[Any, Any]] = {}
 
 
 class Shown:
-    """The updates of the last records, by record and panel.
+    """The updates of the last records, by record, panel and language.
 
     Args:
         panels: the panels' components by name.
@@ -47,7 +48,8 @@ class Shown:
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         with entry.lock:
-            found = entry.updates.get((name, show))
+            asked = name, show, language()
+            found = entry.updates.get(asked)
             if found is None:
-                found = entry.updates[name, show] = show(self._panels[name], record)
+                found = entry.updates[asked] = show(self._panels[name], record)
         return dict(found)

@@ -7,19 +7,20 @@ from collections.abc import Iterable
 from analysis import panels
 from analysis.record import Record
 from analysis.settings import DEFAULT
+from analysis.speech import say
 from ghosted.experiment import Experiment
 
 RESULTS = ("boundary", "tokens", "decomposition", "generations", "scores", "downstream")
 CAUSES = (
-    (("model", "revision", "dtype"), "another model", ("all",)),
-    (("text", "tokens", "window", "calibration_window", "held_out", "batch"), "another calibration", ("all",)),
-    (("remove", "criterion", "count"), "other blocks", RESULTS),
-    (("ridge", "rank", "fit", "distill"), "another fit", RESULTS),
-    (("methods",), "other repairs", RESULTS),
-    (("prompt", "chat", "max_new_tokens", "temperature", "seed"), "another prompt or sampling", ("generations",)),
-    (("windows", "evaluate"), "other scored text", ("scores", "downstream")),
+    (("model", "revision", "dtype"), "model", ("all",)),
+    (("text", "tokens", "window", "calibration_window", "held_out", "batch"), "calibration", ("all",)),
+    (("remove", "criterion", "count"), "blocks", RESULTS),
+    (("ridge", "rank", "fit", "distill"), "fit", RESULTS),
+    (("methods",), "repairs", RESULTS),
+    (("prompt", "chat", "max_new_tokens", "temperature", "seed"), "prompt", ("generations",)),
+    (("windows", "evaluate"), "scored", ("scores", "downstream")),
 )
-"""What changes what: settings, the reason as a reader sees it, and the panels that then show the past."""
+"""What changes what: settings, the reason's name, and the panels that then show the past."""
 
 
 def stale_panels(record: Record | None, experiment: Experiment) -> dict[str, str]:
@@ -39,7 +40,7 @@ def stale_panels(record: Record | None, experiment: Experiment) -> dict[str, str
         if not any(_differ(name, record, shown, experiment) for name in fields):
             continue
         for name in names:
-            reasons.setdefault(name, f"Shows {reason}; press Run.")
+            reasons.setdefault(name, say(f"stale.{reason}"))
     return {"all": reasons["all"]} if "all" in reasons else reasons
 
 
@@ -62,6 +63,6 @@ def pending_panels(parts: Iterable[str], record: Record | None) -> dict[str, str
     """
     if record is None:
         return {}
-    before = "the precomputed run" if record.source == "precomputed" else "the run before"
+    said = say("stale.pending_first" if record.source == "precomputed" else "stale.pending")
     waiting = [name for name in panels.PANELS if panels.module(name).PART not in (None, *parts)]
-    return dict.fromkeys(waiting, f"Shows {before}; the new one is on its way.")
+    return dict.fromkeys(waiting, said)

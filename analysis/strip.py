@@ -15,6 +15,7 @@ import numpy as np
 from analysis.names import method_label
 from analysis.numbers import three
 from analysis.palette import css_class
+from analysis.speech import say
 from ghosted.results import BoundaryProfile
 
 STEPS = (0.4, 0.55, 0.7, 0.85, 1.0, 2.0)
@@ -43,8 +44,8 @@ def token_strip(profile: BoundaryProfile, shown: str) -> str:
     return (
         f"<div class='gl-where' data-numbers='{numbers}'>{_picker(names, shown)}"
         "<div class='gl-where-body'>"
-        "<p class='gl-strip' tabindex='0' role='group' aria-label='Held-out text, token by token; the arrow keys move, "
-        f"Enter keeps a token'>{tokens}</p>{_card(profile, names)}</div>{_key()}"
+        "<p class='gl-strip' tabindex='0' role='group' "
+        f"aria-label='{say('strip.label')}'>{tokens}</p>{_card(profile, names)}</div>{_key()}"
         "<p class='gl-unseen' role='status'></p></div>"
     )
 
@@ -82,7 +83,7 @@ def _picker(names: list[str], shown: str) -> str:
         f"{' checked' if name == shown else ''}><i class='gl-swatch'></i>{escape(method_label(name))}</label>"
         for at, name in enumerate(names)
     )
-    return f"<fieldset class='gl-strip-pick'><legend>Tint by the error of</legend>{options}</fieldset>"
+    return f"<fieldset class='gl-strip-pick'><legend>{say('strip.pick')}</legend>{options}</fieldset>"
 
 
 def _card(profile: BoundaryProfile, names: list[str]) -> str:
@@ -93,18 +94,18 @@ def _card(profile: BoundaryProfile, names: list[str]) -> str:
     )
     return (
         "<div class='gl-where-card' aria-hidden='true'><p class='gl-where-card-token'></p>"
-        "<p class='gl-where-card-place'>Point at a token. Until then: medians of these "
-        f"{len(profile.pieces):,} tokens.</p>"
-        f"<p class='gl-where-card-norm'>Length of the state {three(median(profile.norms))}</p><ul>{rows}</ul></div>"
+        f"<p class='gl-where-card-place'>{say('strip.until', count=f'{len(profile.pieces):,}')}</p>"
+        f"<p class='gl-where-card-norm'>{say('strip.length', length=three(median(profile.norms)))}</p>"
+        f"<ul>{rows}</ul></div>"
     )
 
 
 def _key() -> str:
     edges = ("", *(f"{step:g}" for step in STEPS))
-    steps = [f"below {edges[1]}", *(f"{low}–{high}" for low, high in pairwise(edges[1:]))]
-    steps.append(f"{edges[-1]} and more")
+    steps = [say("strip.below", edge=edges[1]), *(f"{low}–{high}" for low, high in pairwise(edges[1:]))]
+    steps.append(say("strip.above", edge=edges[-1]))
     swatches = "".join(f"<span><i class='gl-e{level}'>ab</i>{said}</span>" for level, said in enumerate(steps))
     return (
-        f"<p class='gl-where-key'>Error left: {swatches}<span><i class='gl-sink'>ab</i>"
-        f"sink: a state at least {SINK} times as long as the median</span></p>"
+        f"<p class='gl-where-key'>{say('strip.key')} {swatches}<span><i class='gl-sink'>ab</i>"
+        f"{say('strip.sink', times=SINK)}</span></p>"
     )

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from html import escape
 
-from analysis.names import label_in, method_label
+from analysis.names import blocks_label, label_in, method_label, removes
 from analysis.numbers import MISSING, count, percent, three
 from analysis.palette import css_class
 from analysis.record import Record
+from analysis.speech import say
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Choice, MethodResult, Protocol, Residual, Run
 
 HEADERS = (
-    ("method", ""), ("perplexity", "lower is better"), ("damage", "nats"), ("error left", "held-out"),
-    ("median token", "held-out"), ("added", "parameters"),
+    ("method", ""), ("perplexity", "perplexity_unit"), ("damage", "damage_unit"), ("left", "held_out"),
+    ("median", "held_out"), ("added", "added_unit"),
 )
+"""The columns and what stands under their names, as the catalogue calls them."""
 
 
 def numbers_table(run: Run) -> str:
     """Return the table of all methods, one row each, under a row for the original."""
     text = next(iter(run.dense_perplexity), None)
-    head = "".join(f"<th scope='col'>{name}<small>{unit}</small></th>" for name, unit in HEADERS)
+    head = "".join(f"<th scope='col'>{say(f'scores.{name}')}<small>{say(f'scores.{unit}') if unit else ''}</small></th>"
+                   for name, unit in HEADERS)
     dense = row("original", [three(run.dense_perplexity.get(text)), "0", MISSING, MISSING, "0"])
     rows = "".join(_method_row(method, text) for method in run.methods)
     table = f"<table class='gl-table'><thead><tr>{head}</tr></thead><tbody>{dense}{rows}</tbody></table>"
@@ -29,7 +32,7 @@ def numbers_table(run: Run) -> str:
 
 def protocol_lines(run: Run) -> str:
     """Return what every perplexity of the run means, one line per evaluation text."""
-    same = _badge("gl-aside", "same source", "Calibrated and scored on different tokens of the same text.")
+    same = _badge("gl-aside", "same")
     return "".join(
         f"<p class='gl-note'>{escape(protocol_line(p))} {same if p.same_source else ''}</p>"
         for p in run.protocols.values()
@@ -38,10 +41,10 @@ def protocol_lines(run: Run) -> str:
 
 def protocol_line(protocol: Protocol) -> str:
     """Return the protocol as one sentence: text, windows, stride, tokens scored, BOS, dtype."""
-    bos = "each window starts with BOS" if protocol.bos else "no BOS"
-    return (
-        f"Perplexity on {protocol.text}: {protocol.windows} windows of {protocol.window} tokens, stride "
-        f"{protocol.stride}, {protocol.tokens_scored:,} tokens scored, {bos}, {protocol.dtype}."
+    return say(
+        "scores.protocol", text=protocol.text, windows=protocol.windows, window=protocol.window, stride=protocol.stride,
+        tokens=f"{protocol.tokens_scored:,}", bos=say("scores.bos" if protocol.bos else "scores.no_bos"),
+        dtype=protocol.dtype,
     )
 
 
@@ -54,11 +57,11 @@ def left_line(record: Record) -> str:
         if method.method == "none" or left is None or left.held_out is None:
             continue
         picture = record.portraits.get(method.method)
-        share = f", A {percent(picture.share)} of W" if picture is not None else ""
+        share = say("boundary.share", share=percent(picture.share)) if picture is not None else ""
         said.append(f"<span class='gl-each {css_class(method.method)}'><i class='gl-swatch'></i>"
                     f"{escape(method_label(method.method))} <b>{three(left.held_out)}</b>{share}</span>")
     blocks = escape(str(run.removed))
-    head = f"blocks {blocks.replace('-', '–').replace(',', ', ')}: " if said else ""
+    head = f"{say('page.blocks', blocks=blocks_label(blocks))}: " if said else ""
     return f"<p class='gl-left' data-removed='{blocks}'>{head}{' '.join(said)}</p>"
 
 
@@ -71,22 +74,23 @@ def verdicts(run: Run) -> list[str]:
     if not left:
         return []
     names = "; ".join(
-        f"{method_label(m.method)} ({three(m.residual.held_out)}, median token {three(m.residual.median)})"
+        say("boundary.worse_one", method=method_label(m.method), held_out=three(m.residual.held_out),
+            median=three(m.residual.median))
         for m in left
     )
-    return [f"More error at the boundary than without a repair: {names}."]
+    return [say("boundary.worse", names=names)]
 
 
 def chosen(choice: Choice, blocks: int) -> str:
     """Return a sentence on what a criterion chose of ``blocks`` blocks, and how close the runner-up came."""
-    best = RemovedBlocks.parse(choice.remove).describe(blocks)
-    said = f"{label_in('ghosted.criteria', choice.criterion)} {best}, score {three(choice.score)}"
+    best = removes(RemovedBlocks.parse(choice.remove), blocks)
+    said = say("scores.chosen", criterion=label_in("ghosted.criteria", choice.criterion), removes=best,
+               score=three(choice.score))
     if (runner := choice.runner_up) is None:
-        return f"{said}; there is no runner-up."
-    tie = " (near tie)" if choice.near_tie else ""
-    direction = "higher" if choice.higher_is_better else "lower"
-    next_ = runner.remove.replace("-", "–").replace(",", ", ")
-    return f"{said} ({direction} is better); runner-up: {next_}, {three(runner.score)}{tie}."
+        return said + say("scores.alone")
+    return say("scores.higher" if choice.higher_is_better else "scores.lower", chosen=said,
+               blocks=blocks_label(runner.remove), score=three(runner.score),
+               tie=say("scores.tie") if choice.near_tie else "")
 
 
 def notices(run: Run, failed: str = "") -> str:
@@ -104,8 +108,8 @@ def self_check(run: Run) -> str:
     if run.self_check is None:
         return ""
     if run.self_check:
-        return _badge("gl-good", "self-check passed", "Removing nothing was tried: no logit changed by a single bit.")
-    return _badge("gl-bad", "self-check failed", "Removing nothing changed a logit: do not trust this run.")
+        return _badge("gl-good", "checked")
+    return _badge("gl-bad", "failed")
 
 
 def best_of(run: Run, part: str = "held_out") -> MethodResult | None:
@@ -114,13 +118,14 @@ def best_of(run: Run, part: str = "held_out") -> MethodResult | None:
     return min(measured, key=lambda m: getattr(m.residual, part), default=None)
 
 
-def _badge(kind: str, said: str, why: str) -> str:
-    return f"<span class='gl-badge {kind}' title='{why}'>{said}</span>"
+def _badge(kind: str, name: str) -> str:
+    return f"<span class='gl-badge {kind}' title='{say(f'scores.{name}_why')}'>{say(f'scores.{name}')}</span>"
 
 
 def _method_row(method: MethodResult, text: str | None) -> str:
     if method.not_defined:
-        reason = f"<td colspan='5' class='gl-reason'>not defined: {escape(method.not_defined)}</td>"
+        said = say("scores.undefined", reason=escape(method.not_defined))
+        reason = f"<td colspan='5' class='gl-reason'>{said}</td>"
         return f"<tr class='{css_class(method.method)}'>{_name(method.method)}{reason}</tr>"
     left = method.residual or Residual(None, None, None)
     cells = [

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.names import method_label
+from analysis.names import label_in, method_label
 from analysis.numbers import three
 from analysis.portable import file_name
+from analysis.speech import say
+from analysis.words import said
 from ghosted import formats
 from ghosted.cache import staged
 from ghosted.errors import InputError
@@ -33,7 +35,7 @@ LARGEST = 500_000_000
 """Bytes of an export at most, from a page that is open to others."""
 PREFIX = "ghosted-export-"
 CHUNK = 2**24
-NOT_HERE = "This model is not on this machine yet, so the size is not known; Export model fetches it first."
+NOT_HERE = said("take.not_here", "en")
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,11 @@ class Taken:
 
     def said(self) -> str:
         """Return one sentence: what is in the file, and how it was checked."""
-        label = f"{formats.formats()[self.wanted.form].LABEL}, {method_label(self.wanted.method)}"
+        label = f"{label_in('ghosted.formats', self.wanted.form)}, {method_label(self.wanted.method)}"
         if "logits" not in self.check:
-            return f"{label}: {size(self.bytes)}, ready to download."
-        return (f"{label}: {size(self.bytes)}, read again in a new process: logits differ by "
-                f"{three(self.check['logits'])}, perplexity by {three(100 * self.check['perplexity'])} %.")  # fmt: skip
+            return say("take.done", what=label, size=size(self.bytes))
+        return say("take.checked", what=label, size=size(self.bytes), logits=three(self.check["logits"]),
+                   perplexity=three(100 * self.check["perplexity"]))
 
 
 def exportable(run: Run) -> list[str]:
@@ -100,7 +102,7 @@ def wanted(run: Run, method: str, form: str) -> Wanted:
         InputError: the run has no such method.
     """
     if method not in exportable(run):
-        raise InputError("The run that is shown has no such method; choose one of the list.")
+        raise InputError(say("take.no_method"))
     default = Experiment()
     texts = {name: getattr(default, name) for name in ("prompt", "chat", "temperature", "max_new_tokens")}
     named = {"criterion": "manual", "count": 0, "remove": str(run.removed), "methods": (method,)}
@@ -121,12 +123,12 @@ def outlook(asked: Wanted, workspace: Workspace | None = None, limit: int | None
     formats.check_method(asked.form, asked.method)
     foreseen = formats.look_ahead(asked.experiment, asked.form, workspace)
     if foreseen is None:
-        return NOT_HERE
+        return say("take.not_here")
     check_size(foreseen, limit)
     module = formats.formats()[asked.form]
-    check = "" if module.LIMIT is None else ", read again by a new process and compared"
-    return (f"{module.LABEL}, {size(foreseen.bytes)}: {foreseen.says}. {method_label(asked.method)} is fitted "
-            f"and measured again from the calibration at hand, and written{check}; only then it is offered.")
+    check = "" if module.LIMIT is None else say("take.check")
+    return say("take.outlook", form=label_in("ghosted.formats", asked.form), size=size(foreseen.bytes),
+               says=foreseen.says, method=method_label(asked.method), check=check)
 
 
 def check_size(foreseen: Foreseen | None, limit: int | None) -> None:

@@ -14,11 +14,13 @@ from analysis.lessons.answers import Answered, check
 from analysis.lessons.guesses import Guesses, bars
 from analysis.link import Flags
 from analysis.opening import Opening
+from analysis.panels import bus, status
 from analysis.panels import lesson as panel_of
 from analysis.panels.lesson import LessonPanel
 from analysis.record import Record
 from analysis.session import Session
-from analysis.words import LANGUAGES, language_of, said
+from analysis.speech import speaking
+from analysis.words import LANGUAGES, said
 
 
 @cache
@@ -35,14 +37,12 @@ class Teaching:
         self.guesses = Guesses()
 
     def open(self, request: gr.Request) -> dict[Any, Any]:
-        """Open the lesson that the link names, in the language it asks for."""
-        session = self._session(request)
-        flags = Flags.of(dict(request.query_params))
-        session.language = language_of(flags.lang, request.headers.get("accept-language", ""))
+        """Open the lesson that the link names, in the visitor's language."""
+        language, flags = self.opening.heard(request), Flags.of(dict(request.query_params))
         name, _, step = flags.lesson.partition(".")
         if (found := lessons().get(name)) is not None:
             return self._go(request, found, int(step) - 1 if step.isdecimal() and len(step) < 4 else 0)
-        return panel_of.closed(self.panel, session.language) if session.language != "en" else gr.skip()
+        return panel_of.closed(self.panel, language) if language != "en" else gr.skip()
 
     def act(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
         """Do what a button of the panel asks for."""
@@ -51,11 +51,12 @@ class Teaching:
         found = lessons().get(value if deed == "open" else session.lesson[0])
         if deed == "lang":
             session.language = value if value in LANGUAGES else "en"
-        elif deed == "teacher":
+            return self._spoken(request) | self._now(request, found)
+        if deed == "teacher":
             session.teacher = not session.teacher
         if found is None or deed in ("close", "finish"):
             session.lesson = ("", 0)
-            return panel_of.closed(self.panel, session.language)
+            return self._now(request, None)
         if deed == "open":
             return self._go(request, found, 0)
         if deed == "go":
@@ -63,6 +64,21 @@ class Teaching:
         if deed == "answer":
             self._answer(request, found, value)
         return self._shown(request, found)
+
+    def _now(self, request: gr.Request, found: Lesson | None) -> dict[Any, Any]:
+        closed = panel_of.closed(self.panel, self._session(request).language)
+        return closed if found is None else self._shown(request, found)
+
+    def _spoken(self, request: gr.Request) -> dict[Any, Any]:
+        """Return the status line in another language, and what has the browser ask for the rest of the page."""
+        session, layout = self._session(request), self.live.layout
+        with speaking(session.language):
+            shown = {layout.bus: bus.value({}, session.shown.source if session.shown else "live", drawn=session.drawn)}
+            if session.shown in (None, self.live.first):
+                return shown | {layout.status.line: status.ready(self.live.first is not None)}
+            if self.live.runner.running(request.session_hash):
+                return shown
+            return shown | {layout.status.line: status.finished(session.shown.run)}
 
     def _go(self, request: gr.Request, found: Lesson, index: int) -> dict[Any, Any]:
         session = self._session(request)

@@ -1,13 +1,17 @@
-"""What does the page say in each language? One catalogue, ``assets/words.json``: a text by key and language."""
+"""What does the page say in each language? One catalogue, ``assets/words/*.json``: a text by key and language.
+
+A file holds the words of one subject. Places are written ``{name}``; other braces, as in formulas, are letters.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).parents[1] / "assets" / "words.json"
+FOLDER = Path(__file__).parents[1] / "assets" / "words"
 LANGUAGES = ("en", "de")
 
 
@@ -22,7 +26,8 @@ def said(key: str, language: str, **values: Any) -> str:
     Raises:
         KeyError: the catalogue has no such text.
     """
-    return catalogue()[key][language if language in LANGUAGES else "en"].format(**values)
+    text = catalogue()[key][language if language in LANGUAGES else "en"]
+    return re.sub(r"\{(\w+)\}", lambda place: str(values.get(place[1], place[0])), text) if values else text
 
 
 def language_of(asked: str, header: str = "") -> str:
@@ -34,5 +39,15 @@ def language_of(asked: str, header: str = "") -> str:
 
 @cache
 def catalogue() -> dict[str, dict[str, str]]:
-    """Return every text by key and language."""
-    return json.loads(FILE.read_text("utf-8"))
+    """Return every text by key and language.
+
+    Raises:
+        ValueError: two files have the same key.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted(FOLDER.glob("*.json")):
+        words = json.loads(path.read_text("utf-8"))
+        if twice := found.keys() & words.keys():
+            raise ValueError(f"{path.name} repeats {', '.join(sorted(twice))}")
+        found |= words
+    return found

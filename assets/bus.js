@@ -1,10 +1,11 @@
 // Marks the panels that show something else than what the controls say, comes back to a run after a reload, and asks for
 // the pictures of a panel when it comes near the window. props.value is JSON: {stale: {panel or "all": reason},
 // source: "live" | "precomputed" | ..., preview: [panel], resume: bool, drawn: {panel: number}, opening: bool}; where a
-// panel's number has changed, its pictures are of the past. While the answer that fills the controls is on its way they
+// panel's number has changed, its pictures are of the past; language: "en" | "de", which the page speaks from now on, the
+// server asked by the event "language" to say anew what it has said. While the answer that fills the controls is on its way they
 // take no input, which it would overwrite; should it fail, they open after PATIENCE.
 const PATIENCE = 5000;
-let drawn = {}, waiting = [], soon = 0, held = false;
+let drawn = {}, waiting = [], soon = 0, held = false, spoken = "en";
 
 const panels = () => [...document.querySelectorAll("[id^='gl-panel-']")];
 const nameOf = (panel) => panel.id.slice("gl-panel-".length);
@@ -31,10 +32,22 @@ function hold(opening) {
   if (opening && !parts.length) requestAnimationFrame(() => held && hold(true)); // the page is still being put together
 }
 
+// What the style sheet says, and, where the language has changed, what the other scripts and the server have said.
+function speak(language) {
+  const other = document.documentElement.lang !== language;
+  document.documentElement.lang = window.ghostedLanguage = language;
+  const main = document.getElementById("gl-main");
+  for (const name of ["precomputed", "preview"]) main?.style.setProperty(`--gl-said-${name}`, JSON.stringify(say(`bus.${name}`)));
+  if (other) document.dispatchEvent(new Event("gl-language"));
+  if (language !== spoken) setTimeout(() => trigger("language"), 0);
+  spoken = language;
+}
+
 function apply() {
   if (!props.value) return;
   const value = typeof props.value === "string" ? JSON.parse(props.value) : props.value;
   hold(value.opening);
+  if (!value.opening) speak(value.language);
   document.getElementById("gl-main")?.setAttribute("data-source", value.source);
   for (const panel of panels()) {
     const name = nameOf(panel);

@@ -16,7 +16,7 @@ const growing = new Set();  // by number: the columns whose text was growing whe
 const page = element.closest(".gradio-container") ?? document.body;
 const card = page.querySelector(":scope > .gl-card") ?? make("div", "gl-card", page);
 card.setAttribute("role", "group");
-card.setAttribute("aria-label", "About the token");
+card.setAttribute("aria-label", say("card.label"));
 card.setAttribute("aria-live", "polite");
 card.hidden = true;
 
@@ -39,9 +39,9 @@ function three(value) {
   return Math.abs(short) >= 1e-4 || !short ? String(short) : value.toExponential(2);
 }
 
-const nats = (value) => (value == null ? "not known yet" : `${three(value)} nats`);
+const nats = (value) => (value == null ? say("card.unknown") : say("card.nats", { number: three(value) }));
 const seen = (piece) => piece.replaceAll(" ", "\u2423").replaceAll("\n", "\u21b5").replaceAll("\t", "\u21e5")
-  || "part of a character";
+  || say("card.part");
 const token = (at) => at && columns()[at[0]] && tokens(columns()[at[0]])[at[1]];
 const about = () => token(pinned ?? hovered ?? focused);
 
@@ -53,7 +53,7 @@ function place(of) {
 function list(title, top, written, parent) {
   const box = make("div", "gl-card-list", parent);
   make("p", "gl-card-head", box, title);
-  if (!top) return make("p", "", box, top === undefined ? "not kept for this token" : "not known yet");
+  if (!top) return make("p", "", box, say(top === undefined ? "card.not_kept" : "card.unknown"));
   const rows = make("ol", "", box);
   for (let i = 0; i < top.length; i += 2) {
     const row = make("li", top[i] && top[i] === written ? "gl-written" : "", rows);
@@ -73,21 +73,21 @@ function fill([number, index]) {
   card.replaceChildren();
   const head = make("div", "gl-card-top", card);
   make("b", "gl-piece", head, seen(written));
-  make("span", "", head, `token ${index} of ${name(column)}`);
+  make("span", "", head, say("card.token", { at: index, name: name(column) }));
   if (pinned) {
     const close = make("button", "", head, "\u00d7");
     close.type = "button";
-    close.setAttribute("aria-label", "Unpin");
+    close.setAttribute("aria-label", say("card.unpin"));
     close.addEventListener("click", unpin);
   }
-  const surprisal = `surprisal ${kept ? nats(data.surprisal[at]) : "not kept"}`;
-  const kl = original ? "" : `KL from the original ${kept ? nats(data.kl[at]) : "not kept"}, `;
-  make("p", "", card, (data.first === index ? "First token that differs. " : "") + kl + surprisal);
+  const surprisal = say("card.surprisal", { value: kept ? nats(data.surprisal[at]) : say("card.dropped") });
+  const kl = original ? "" : say("card.kl", { value: kept ? nats(data.kl[at]) : say("card.dropped") });
+  make("p", "", card, (data.first === index ? say("card.first") : "") + kl + surprisal);
   const lists = make("div", "gl-card-lists", card);
   list(name(column), top, written, lists);
   if (!original) {
     const theirs = kept ? data.original[at] ?? null : undefined;
-    list("original, here", theirs === 0 ? details(all[0]).top?.[index - details(all[0]).from] : theirs, written, lists);
+    list(say("card.original"), theirs === 0 ? details(all[0]).top?.[index - details(all[0]).from] : theirs, written, lists);
   }
 }
 
@@ -239,9 +239,11 @@ function update() {
     if (!away && (grew || growing.has(number))) scrollTo(text, text.scrollHeight);
   });
   rove();
+  reword();
   if (!card.hidden || pinned) show();
 }
 
+onLanguage(() => card.setAttribute("aria-label", say("card.label")));
 element.dataset.tint = "kl";
 update();
 watch("value", update);

@@ -2,7 +2,6 @@
 // and `watch` are given by gr.HTML. props.value is JSON: {query: string or null, cut: bool, address: string}; nothing
 // here fetches or computes anything.
 const KEPT = ["hide", "lesson", "embed", "lang"];
-const LONG = "The prompt is too long for a link and was left out; Export JSON keeps it.";
 const button = element.querySelector(".gl-copy");
 const said = element.querySelector(".gl-copied");
 const field = element.querySelector(".gl-link-text");
@@ -59,7 +58,7 @@ button.addEventListener("click", async () => {
   const done = await copy(link());
   field.hidden = done;
   if (done) button.focus({ preventScroll: true });
-  tell(said, done ? `Copied. ${read().cut ? LONG : ""}` : "Press Ctrl+C to copy the link.");
+  tell(said, done ? say("link.copied", { long: read().cut ? say("link.long") : "" }) : say("link.press"));
 });
 
 document.addEventListener("click", async (event) => {
@@ -74,7 +73,7 @@ document.addEventListener("click", async (event) => {
     getSelection().selectAllChildren(text);
     try { done = document.execCommand("copy"); } catch { /* it stays selected */ }
   }
-  tell(code.querySelector(".gl-copied"), done ? "Copied." : "Press Ctrl+C to copy.");
+  tell(code.querySelector(".gl-copied"), say(done ? "link.code_copied" : "link.code_press"));
 });
 
 function hide() {
@@ -113,7 +112,8 @@ function equip() {
       const tool = document.createElement("button");
       tool.type = "button";
       tool.textContent = format.toUpperCase();
-      tool.setAttribute("aria-label", `Save ${frame.id.replace(/^gl-plot-/, "").replaceAll("-", " ")} as ${tool.textContent}`);
+      const name = frame.id.replace(/^gl-plot-/, "").replaceAll("-", " ");
+      tool.setAttribute("aria-label", say("link.save", { name, format: tool.textContent }));
       tool.addEventListener("click", () => save(frame, format));
       tools.append(tool);
     }
@@ -128,6 +128,10 @@ new MutationObserver(() => {
 
 hide();
 equip();
+onLanguage(() => {
+  for (const tools of document.querySelectorAll(".gl-save")) tools.remove();
+  equip();
+});
 window.addEventListener("popstate", hide);
 watch("value", () => {
   clearTimeout(waiting);

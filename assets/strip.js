@@ -26,8 +26,8 @@ function tint(method) {
 
 function place(at) {
   const { window: size, sinks, norms } = numbers();
-  const where = `Token ${at}, position ${at % size} of its window${sinks.includes(at) ? "; a sink" : ""}`;
-  return [where, `Length of the state ${three(norms[at])}`];
+  const where = say("strip.place", { at, position: at % size }) + (sinks.includes(at) ? say("strip.is_sink") : "");
+  return [where, say("strip.length", { length: three(norms[at]) })];
 }
 
 function card(span) {
@@ -39,9 +39,9 @@ function card(span) {
   span.classList.add("gl-now");
   const text = span.textContent;
   box.querySelector(".gl-where-card-token").textContent = text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣")
-    || "part of the next character";
+    || say("strip.part");
   const [where, length] = place(at);
-  box.querySelector(".gl-where-card-place").textContent = where + (kept ? " (kept)" : "");
+  box.querySelector(".gl-where-card-place").textContent = where + (kept ? say("strip.kept") : "");
   box.querySelector(".gl-where-card-norm").textContent = length;
   box.querySelectorAll("b").forEach((cell, method) => { cell.textContent = three(ratios[method][at]); });
 }
@@ -58,8 +58,8 @@ function move(by) {
   spans[at].scrollIntoView({ block: "nearest", inline: "nearest" });
   const names = [...element.querySelectorAll(".gl-where-card li")];
   const said = names.map((row) => `${row.querySelector("span").textContent} ${row.querySelector("b").textContent}`);
-  element.querySelector(".gl-unseen").textContent =
-    `${spans[at].textContent.trim() || "blank"}. ${place(at).join(". ")}. Error left: ${said.join(", ")}.`;
+  element.querySelector(".gl-unseen").textContent = say("strip.said", {
+    token: spans[at].textContent.trim() || say("strip.blank"), place: place(at).join(". "), errors: said.join(", ") });
 }
 
 element.addEventListener("change", (event) => {

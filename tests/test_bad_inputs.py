@@ -150,7 +150,7 @@ def test_panels_that_do_not_exist_are_never_near(page, near):
 ])  # fmt: skip
 def test_a_link_that_asks_for_too_much_opens_the_page_with_a_sentence(page, query, says):
     handlers = live(page)
-    request = SimpleNamespace(session_hash="link", query_params=query)
+    request = SimpleNamespace(session_hash="link", query_params=query, headers={})
     shown = opening(page).open(request)
     assert says in one_sentence(shown[handlers.layout.status.line])
     assert not handlers.runner.busy and handlers.layout.bus in shown

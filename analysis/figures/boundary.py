@@ -10,6 +10,7 @@ from analysis.figures.canvas import LINE, blank
 from analysis.names import method_label
 from analysis.numbers import three
 from analysis.palette import look
+from analysis.speech import say
 from ghosted.results import MethodResult
 
 LADDER = {
@@ -51,20 +52,20 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
     # What solid, hatched and diamond mean stands above the figure: a legend would take a third of its height.
     figure = blank(max(220, 56 + 34 * len(methods)), barmode="group", bargap=0.26, bargroupgap=0.08, showlegend=False)
     figure.add_bar(
-        orientation="h", y=labels, x=parts["held_out"], name="held-out", legendrank=1,
+        orientation="h", y=labels, x=parts["held_out"], name=say("boundary.held_out"), legendrank=1,
         marker={"color": colours},
-        hovertemplate="%{y}<br>held-out %{x:.3g}<extra></extra>",
+        hovertemplate=f"%{{y}}<br>{say('boundary.held_out')} %{{x:.3g}}<extra></extra>",
     )
     figure.add_bar(
-        orientation="h", y=labels, x=parts["calibration"], name="calibration", legendrank=2,
+        orientation="h", y=labels, x=parts["calibration"], name=say("boundary.calibration"), legendrank=2,
         marker={"color": "rgba(0,0,0,0)", "line": {"color": colours, "width": 1.5},
                 "pattern": {"shape": "/", "fgcolor": colours, "size": 6, "solidity": 0.35}},
-        hovertemplate="%{y}<br>calibration %{x:.3g}<extra></extra>",
+        hovertemplate=f"%{{y}}<br>{say('boundary.calibration')} %{{x:.3g}}<extra></extra>",
     )
     figure.add_scatter(
-        y=labels, x=parts["median"], mode="markers", name="median token", legendrank=3,
+        y=labels, x=parts["median"], mode="markers", name=say("boundary.median"), legendrank=3,
         marker={"symbol": "diamond", "size": 11, "color": "#ffffff", "line": {"color": "#3a3a3a", "width": 1.8}},
-        hovertemplate="%{y}<br>median token %{x:.3g}<extra></extra>",
+        hovertemplate=f"%{{y}}<br>{say('boundary.median')} %{{x:.3g}}<extra></extra>",
     )
     if cut:
         _mark_cut(figure, edge, [(label, m.residual) for label, m in zip(labels, methods, strict=True) if m.residual])
@@ -76,7 +77,7 @@ def boundary_bars(methods: Sequence[MethodResult]) -> go.Figure:
         if (said := _instead_of_bars(method)) is not None:
             figure.add_annotation(x=0, y=label, text=said, showarrow=False, xanchor="left", xshift=6)
     figure.update_yaxes(autorange="reversed", showgrid=False, tickmode="array", tickvals=labels, ticktext=ticks)
-    figure.update_xaxes(title_text="error left", range=[0, edge], fixedrange=True)
+    figure.update_xaxes(title_text=say("boundary.error_left"), range=[0, edge], fixedrange=True)
     return figure
 
 
@@ -90,12 +91,13 @@ def _edge(values: Sequence[float]) -> tuple[float, bool]:
 def _mark_cut(figure: go.Figure, edge: float, left: Sequence[tuple[str, object]]) -> None:
     beyond = [(label, r) for label, r in left if max(r.calibration or 0, r.held_out or 0, r.median or 0) > edge]
     figure.add_scatter(
-        y=[label for label, _ in beyond], x=[edge * 0.988] * len(beyond), mode="markers", name="beyond the axis",
+        y=[label for label, _ in beyond], x=[edge * 0.988] * len(beyond), mode="markers", name=say("boundary.beyond"),
         cliponaxis=False, showlegend=False,
         marker={"symbol": "triangle-right", "size": 12, "color": "#ffffff", "line": {"color": "#3a3a3a", "width": 1.8}},
         customdata=[[three(r.held_out), three(r.calibration), three(r.median)] for _, r in beyond],
-        hovertemplate="%{y}, beyond the axis<br>held-out %{customdata[0]}, calibration %{customdata[1]}, "
-                      "median token %{customdata[2]}<extra></extra>",
+        hovertemplate=f"%{{y}}, {say('boundary.beyond')}<br>{say('boundary.held_out')} %{{customdata[0]}}, "
+                      f"{say('boundary.calibration')} %{{customdata[1]}}, "
+                      f"{say('boundary.median')} %{{customdata[2]}}<extra></extra>",
     )
 
 
@@ -110,7 +112,7 @@ def _tick(method: MethodResult, label: str) -> str:
 
 def _instead_of_bars(method: MethodResult) -> str | None:
     if method.not_defined:
-        return "not defined here"
+        return say("boundary.undefined")
     if method.residual is None or method.residual.held_out is None:  # nothing was removed, or it changed nothing
-        return "nothing to repair"
+        return say("boundary.nothing")
     return None

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from analysis.figures.canvas import LINE, blank, short
 from analysis.names import method_label
 from analysis.palette import look
+from analysis.speech import say
 from ghosted.results.evidence import Evidence
 
 BIN = 128
@@ -28,12 +29,12 @@ def loss_lines(dense: Evidence, methods: Sequence[Evidence], text: str) -> go.Fi
         figure.add_scatter(
             x=(np.arange(len(more)) * BIN + BIN / 2).tolist(), y=short(more), mode="lines",
             name=method_label(found.method), line={"color": style.colour, "dash": style.dash, "width": 2},
-            hovertemplate=f"{BIN} tokens around token %{{x:,.0f}}<br>%{{y:.3g}} nats more"
-                          "<extra>%{fullData.name}</extra>",
+            hovertemplate=say("evidence.loss_hover", bin=BIN, at="%{x:,.0f}", more="%{y:.3g}")
+            + "<extra>%{fullData.name}</extra>",
         )
     figure.add_hline(y=0, line={"color": LINE, "width": 1})
-    figure.update_xaxes(title_text="scored token")
-    figure.update_yaxes(title_text="loss above the original's, nats")
+    figure.update_xaxes(title_text=say("evidence.loss_axis"))
+    figure.update_yaxes(title_text=say("evidence.more_axis"))
     return figure
 
 
@@ -50,15 +51,17 @@ def sequence_lines(sources: Sequence[Any]) -> go.Figure:
     ticks = sorted({size.sequences for source in sources for size in source.sizes})
     for source in sources:
         style, label = look(source.method), method_label(source.method)
-        for value, said, dash in (("held_out", "held-out", style.dash), ("median", "median token", "dot")):
+        for value, said, dash in (("held_out", say("evidence.held_out"), style.dash),
+                                  ("median", say("evidence.median"), "dot")):
             figure.add_scatter(
                 x=[size.sequences for size in source.sizes], y=short([getattr(size, value) for size in source.sizes]),
                 mode="lines+markers", name=f"{label}, {said}",
                 line={"color": style.colour, "dash": dash, "width": 2}, marker={"symbol": style.symbol, "size": 6},
-                hovertemplate=f"%{{x}} sequences<br>{said} %{{y:.3g}}<extra>{label}</extra>",
+                hovertemplate=say("evidence.sequences_hover", count="%{x}", what=said, error="%{y:.3g}")
+                + f"<extra>{label}</extra>",
             )
     figure.add_hline(y=1, line={"color": LINE, "dash": "dash", "width": 1.5})
-    figure.update_xaxes(title_text="calibration sequences", type="log", tickvals=ticks,
+    figure.update_xaxes(title_text=say("evidence.sequences_axis"), type="log", tickvals=ticks,
                         ticktext=[str(tick) for tick in ticks])
-    figure.update_yaxes(title_text="error left (plain pruning is 1)", rangemode="tozero")
+    figure.update_yaxes(title_text=say("evidence.error_axis"), rangemode="tozero")
     return figure

@@ -16,6 +16,7 @@ from analysis.arrays import pack, unpack
 from analysis.figures.canvas import COLOURBAR, averaged, blank, square
 from analysis.matrices import MATRICES, Matrices
 from analysis.palette import DIVERGING
+from analysis.speech import say
 from ghosted.errors import InputError
 from ghosted.results import Decomposition, operator_key
 
@@ -163,7 +164,7 @@ def region(first_row: Any, last_row: Any, first_column: Any, last_column: Any, w
     """
     numbers = (first_row, last_row, first_column, last_column)
     if any(number is None or not np.isfinite(number) for number in numbers):
-        raise InputError(f"Zooming needs four channels from 0 to {width - 1:,}.")
+        raise InputError(say("refused.channels", last=f"{width - 1:,}"))
     a, b, c, d = (int(np.clip(np.floor(number + 0.5), 0, width - 1)) for number in numbers)
     found = Region(range(min(a, b), max(a, b) + 1), range(min(c, d), max(c, d) + 1))
     return None if len(found.rows) == len(found.columns) == width else found
@@ -213,14 +214,14 @@ def _heat(z: np.ndarray, limit: float, where: Region) -> go.Figure:
     sides = where.rows, where.columns
     (down, across) = steps = [-(-len(side) // n) for side, n in zip(sides, z.shape, strict=True)]
     y, x = (side.start + (step - 1) / 2 for side, step in zip(sides, steps, strict=True))  # the middle of a pixel
-    about = "around channel" if max(steps) > 1 else "channel"
+    hover = "operator.around_hover" if max(steps) > 1 else "operator.channel_hover"
     figure = blank(HEIGHT, margin={"l": 44, "r": 8, "t": 8, "b": 90})
     figure.add_heatmap(
         z=np.asarray(z, dtype=np.float32), x0=x, dx=across, y0=y, dy=down, zmin=-limit, zmax=limit,
         colorscale=list(DIVERGING), colorbar=COLOURBAR,
-        hovertemplate=f"from {about} %{{y:.0f}} to %{{x:.0f}}<br>%{{z:.3g}}<extra></extra>",
+        hovertemplate=say(hover, **{"from": "%{y:.0f}", "to": "%{x:.0f}", "value": "%{z:.3g}"}) + "<extra></extra>",
     )
-    square(figure, "to channel", "from channel")
+    square(figure, say("operator.to"), say("operator.from"))
     if len(where.rows) != len(where.columns):  # a long part would be a thin line if its pixels were square
         figure.update_yaxes(scaleanchor=None)
     return figure

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from analysis.figures.canvas import LINE, blank, short, spans_decades
 from analysis.names import method_label
 from analysis.palette import look
+from analysis.speech import language, say
 from ghosted.results import BoundaryProfile
 
 MOST_GROUPS = 96
@@ -19,12 +20,12 @@ MOST_GROUPS = 96
 def position_lines(profile: BoundaryProfile) -> go.Figure:
     """Draw each method's median error over all held-out windows against the position in the window."""
     starts, stops = profile.starts, [*profile.starts[1:], profile.window]
-    places = [f"position {a}" if b - a == 1 else f"positions {a} to {b - 1}"
+    places = [say("tokens.position", first=a) if b - a == 1 else say("tokens.position_range", first=a, last=b - 1)
               for a, b in zip(starts, stops, strict=True)]
     middle = [(a + b - 1) / 2 for a, b in zip(starts.tolist(), stops, strict=True)]
     lines = {name: each.positions for name, each in profile.methods.items()}
-    figure = _lines(lines, middle, places, "median ")
-    figure.update_xaxes(title_text="position in the window")
+    figure = _lines(lines, middle, places, "tokens.hover_median")
+    figure.update_xaxes(title_text=say("tokens.position_axis"))
     return figure
 
 
@@ -35,13 +36,13 @@ def channel_lines(profile: BoundaryProfile) -> go.Figure:
     """
     order, starts = channel_groups(profile.change)
     stops = [*starts[1:].tolist(), len(order)]
-    places = [f"channel {order[a]}, changed {_ordinal(a + 1)} most" if b - a == 1
-              else f"the channels changed {_ordinal(a + 1)} to {_ordinal(b)} most"
+    places = [say("tokens.channel", channel=order[a], first=_ordinal(a + 1)) if b - a == 1
+              else say("tokens.channel_range", first=_ordinal(a + 1), last=_ordinal(b))
               for a, b in zip(starts, stops, strict=True)]
     middle = [((a + 1) * b) ** 0.5 for a, b in zip(starts.tolist(), stops, strict=True)]
     lines = {name: grouped(each.channels, profile.change) for name, each in profile.methods.items()}
-    figure = _lines(lines, short(middle), places, "")
-    figure.update_xaxes(title_text="channels, the most changed first", type="log")
+    figure = _lines(lines, short(middle), places, "tokens.hover")
+    figure.update_xaxes(title_text=say("tokens.channel_axis"), type="log")
     return figure
 
 
@@ -67,25 +68,26 @@ def size_lines(profile: BoundaryProfile) -> go.Figure:
     for method, points in profile.sizes.items():
         style, label = look(method), method_label(method)
         for value, said, more in (
-            ("held_out", "held-out", {"line": {"color": style.colour, "dash": style.dash, "width": 2}}),
-            ("median", "median token", {"line": {"color": style.colour, "dash": "dot", "width": 2},
+            ("held_out", say("tokens.held_out"), {"line": {"color": style.colour, "dash": style.dash, "width": 2}}),
+            ("median", say("tokens.median_token"), {"line": {"color": style.colour, "dash": "dot", "width": 2},
                                         "marker": {"symbol": "diamond-open", "size": 8}}),
         ):
             figure.add_scatter(
                 x=[point.tokens for point in points], y=short([getattr(point, value) for point in points]),
                 mode="lines+markers", name=f"{label}, {said}",
-                hovertemplate=f"%{{x:,}} tokens<br>{said} %{{y:.3g}}<extra>{label}</extra>",
+                hovertemplate=say("tokens.size_hover", count="%{x:,}", what=said, error="%{y:.3g}")
+                + f"<extra>{label}</extra>",
                 **({"marker": {"symbol": style.symbol, "size": 7}} | more),
             )
     figure.add_hline(y=1, line={"color": LINE, "dash": "dash", "width": 1.5})
-    title = "calibration tokens" + " (1k = 1,024)" * any(_thousands(n).endswith("k") for n in ticks)
+    title = say("tokens.size_axis") + " (1k = 1,024)" * any(_thousands(n).endswith("k") for n in ticks)
     figure.update_xaxes(title_text=title, type="log", tickmode="array", tickvals=ticks,
                         ticktext=[_thousands(n) for n in ticks])
-    figure.update_yaxes(title_text="error left", rangemode="tozero")
+    figure.update_yaxes(title_text=say("tokens.error_left"), rangemode="tozero")
     return figure
 
 
-def _lines(values: Mapping[str, Sequence[float]], x: list[float], places: list[str], kind: str) -> go.Figure:
+def _lines(values: Mapping[str, Sequence[float]], x: list[float], places: list[str], hover: str) -> go.Figure:
     figure = blank(max(320, 60 + 38 * len(values)))  # a legend gets half of it at most, one line per method
     for name, y in values.items():
         style = look(name)
@@ -93,15 +95,17 @@ def _lines(values: Mapping[str, Sequence[float]], x: list[float], places: list[s
             x=x, y=short(y), customdata=places, mode="lines+markers", name=method_label(name),
             line={"color": style.colour, "dash": style.dash, "width": 2},
             marker={"symbol": style.symbol, "size": [0 if at % 8 else 8 if not at else 5 for at in range(len(x))]},
-            hovertemplate=f"%{{customdata}}<br>{kind}error %{{y:.3g}}<extra>%{{fullData.name}}</extra>",
+            hovertemplate=say(hover, place="%{customdata}", error="%{y:.3g}") + "<extra>%{fullData.name}</extra>",
         )
-    figure.update_yaxes(title_text="error left", rangemode="tozero")
+    figure.update_yaxes(title_text=say("tokens.error_left"), rangemode="tozero")
     if spans_decades([value for y in values.values() for value in y]):
         figure.update_yaxes(type="log", rangemode="normal")
     return figure
 
 
 def _ordinal(n: int) -> str:
+    if language() == "de":
+        return f"{n}"
     ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
     return f"{n:,}{ending}"
 

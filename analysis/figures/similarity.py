@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from analysis.figures.canvas import COLOURBAR, GRID, blank, short, square
 from analysis.palette import BLUE, DIVERGING, GREY, ORANGE, TEAL, VIOLET
+from analysis.speech import say
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Similarity
 
@@ -32,12 +33,12 @@ def similarity_map(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
         x=states, y=states, zmin=-1, zmax=1, colorscale=list(DIVERGING),
         colorbar=COLOURBAR | {"tickangle": 0, "tickvals": angular(TICKS).tolist(),
                               "ticktext": [f"{tick:g}" for tick in TICKS]},
-        hovertemplate="state %{y} and state %{x}<br>cosine %{customdata:.3f}<extra></extra>",
+        hovertemplate=say("similarity.pair_hover", a="%{y}", b="%{x}", cosine="%{customdata:.3f}") + "<extra></extra>",
     )
     for gap in removed.gaps:
         low, high = gap.start - 0.5, gap.stop + 0.5
         figure.add_shape(type="rect", x0=low, x1=high, y0=low, y1=high, line={"color": VIOLET, "width": 2.5})
-    square(figure, "state", "state")
+    square(figure, say("similarity.state"), say("similarity.state"))
     return figure
 
 
@@ -50,22 +51,22 @@ def influence_curve(similarity: Similarity, removed: RemovedBlocks) -> go.Figure
     influence = similarity.block_influence
     figure = blank(420)
     figure.add_scatter(
-        x=np.arange(similarity.blocks), y=short(influence), mode="lines+markers", name="one block alone",
+        x=np.arange(similarity.blocks), y=short(influence), mode="lines+markers", name=say("similarity.one_block"),
         line={"color": GREY, "width": 1.5}, marker={"size": 6},
-        hovertemplate="block %{x}<br>changes %{y:.3g}<extra></extra>",
+        hovertemplate=say("similarity.one_hover", block="%{x}", change="%{y:.3g}") + "<extra></extra>",
     )
     n = removed.count
     if n > 1:
         runs = 1.0 - np.diagonal(similarity.cosine, offset=n)
         figure.add_scatter(
-            x=np.arange(len(runs)), y=short(runs), mode="lines+markers", name=f"{n} blocks from here on",
+            x=np.arange(len(runs)), y=short(runs), mode="lines+markers", name=say("similarity.run", count=n),
             line={"color": VIOLET, "width": 2, "dash": "dash"}, marker={"size": 6, "symbol": "diamond"},
-            hovertemplate=f"blocks %{{x}} to %{{x}} + {n - 1}<br>change %{{y:.3g}}<extra></extra>",
+            hovertemplate=say("similarity.run_hover", block="%{x}", more=n - 1, change="%{y:.3g}") + "<extra></extra>",
         )
     for gap in removed.gaps:
         figure.add_vrect(x0=gap.start - 0.5, x1=gap.stop - 0.5, fillcolor=VIOLET, opacity=0.13, line_width=0)
-    figure.update_xaxes(title_text="block (first block of the run)", gridcolor=GRID)
-    figure.update_yaxes(title_text="1 − cosine")
+    figure.update_xaxes(title_text=say("similarity.block_axis"), gridcolor=GRID)
+    figure.update_yaxes(title_text=say("similarity.change_axis"))
     if _spans_decades(influence):
         figure.update_yaxes(type="log", dtick="D2")
     return figure
@@ -84,25 +85,27 @@ def norm_curve(similarity: Similarity, removed: RemovedBlocks) -> go.Figure:
         figure.add_scatter(
             x=positions, y=short(norms[state]), mode="lines", name=name,
             line={"color": colour, "width": 1.5, "dash": dash},
-            hovertemplate=f"state {state}, position %{{x}}<br>norm %{{y:.3g}}<extra></extra>",
+            hovertemplate=say("similarity.norm_hover", state=state, position="%{x}", norm="%{y:.3g}")
+            + "<extra></extra>",
         )
     figure.add_scatter(
-        x=positions, y=short(top), mode="lines", name="largest of all states", line={"color": GREY, "width": 1.5},
-        customdata=norms.argmax(axis=0), hovertemplate="position %{x}<br>norm %{y:.3g}, state %{customdata}"
-        "<extra></extra>",
+        x=positions, y=short(top), mode="lines", name=say("similarity.largest"),
+        line={"color": GREY, "width": 1.5}, customdata=norms.argmax(axis=0),
+        hovertemplate=say("similarity.largest_hover", position="%{x}", norm="%{y:.3g}", state="%{customdata}")
+        + "<extra></extra>",
     )
     marked = np.flatnonzero(sinks.any(axis=0))
     if len(marked):
         times = (norms / np.maximum(np.median(norms, axis=1, keepdims=True), 1e-30))[:, marked].max(axis=0)
         figure.add_scatter(
-            x=marked, y=short(top[marked]), mode="markers", name="sink: at least 10 × its state's median",
+            x=marked, y=short(top[marked]), mode="markers", name=say("similarity.sink_name"),
             marker={"symbol": "diamond-open", "size": 11, "color": ORANGE, "line": {"width": 2}},
             customdata=np.stack([sinks[:, marked].sum(axis=0), np.round(times, 1)], axis=1),
-            hovertemplate="sink at position %{x}<br>in %{customdata[0]} states, up to %{customdata[1]:,.4g} × their "
-            "median<extra></extra>",
+            hovertemplate=say("similarity.sink_hover", position="%{x}", states="%{customdata[0]}",
+                              times="%{customdata[1]:,.4g}") + "<extra></extra>",
         )
-    figure.update_xaxes(title_text="position in the window", range=[-len(positions) / 50, len(positions)])
-    figure.update_yaxes(title_text="mean norm", type="log", dtick=1)
+    figure.update_xaxes(title_text=say("similarity.position_axis"), range=[-len(positions) / 50, len(positions)])
+    figure.update_yaxes(title_text=say("similarity.norm_axis"), type="log", dtick=1)
     return figure
 
 
@@ -112,9 +115,9 @@ _LINES = ((VIOLET, "solid"), (TEAL, "dash"))
 def _states(blocks: int, removed: RemovedBlocks) -> tuple[list[int], list[str]]:
     """Return the states to draw and their names: both sides of the first gap, or the middle where there is none."""
     if not removed.gaps:
-        return [blocks // 2], [f"state {blocks // 2}, the middle"]
+        return [blocks // 2], [say("similarity.middle", state=blocks // 2)]
     gap = removed.gaps[0]
-    return [gap.start, gap.stop], [f"state {gap.start}, before the gap", f"state {gap.stop}, after it"]
+    return [gap.start, gap.stop], [say("similarity.before", state=gap.start), say("similarity.after", state=gap.stop)]
 
 
 def two_cosines(similarity: Similarity, count: int) -> go.Figure:
@@ -126,23 +129,24 @@ def two_cosines(similarity: Similarity, count: int) -> go.Figure:
         count: of blocks, 1 to L.
     """
     figure = blank(420)
-    for flattened, name, colour, dash, symbol in ((False, "per token", VIOLET, "solid", "star"),
-                                                  (True, "flattened", BLUE, "dashdot", "star-open")):
+    for flattened, name, colour, dash, symbol in ((False, say("similarity.per_token"), VIOLET, "solid", "star"),
+                                                  (True, say("similarity.flat"), BLUE, "dashdot", "star-open")):
         values = np.diagonal(similarity.flattened if flattened else similarity.cosine, offset=count)
         best = similarity.best_start(count, flattened)
-        picks = f"{name} picks {run_name(best, count)}"
+        picks = say("similarity.picks", name=name, run=run_name(best, count))
         figure.add_scatter(
             x=np.arange(len(values)), y=short(values, 6), mode="lines", name=picks,
             line={"color": colour, "width": 2, "dash": dash},
-            hovertemplate=f"{name}, blocks %{{x}} to %{{x}} + {count - 1}<br>cosine %{{y:.4f}}<extra></extra>",
+            hovertemplate=say("similarity.cosine_hover", name=name, block="%{x}", more=count - 1, cosine="%{y:.4f}")
+            + "<extra></extra>",
         )
         figure.add_scatter(
             x=[best], y=short([values[best]], 6), mode="markers", showlegend=False,
             marker={"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}},
-            hovertemplate=f"{picks}<br>cosine %{{y:.4f}}<extra></extra>",
+            hovertemplate=say("similarity.pick_hover", picks=picks, cosine="%{y:.4f}") + "<extra></extra>",
         )
-    figure.update_xaxes(title_text="first block of the run")
-    figure.update_yaxes(title_text="cosine")
+    figure.update_xaxes(title_text=say("similarity.first_axis"))
+    figure.update_yaxes(title_text=say("similarity.cosine_axis"))
     return figure
 
 

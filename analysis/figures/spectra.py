@@ -15,6 +15,7 @@ from analysis.figures.canvas import LINE, blank, short
 from analysis.figures.operator import Portrait, ranks
 from analysis.names import method_label
 from analysis.palette import BLUE, GREY, ORANGE, TEAL, look
+from analysis.speech import say
 
 HEIGHT = 320
 BINS = 60
@@ -42,16 +43,17 @@ def eigenvalue_plane(picture: Portrait, patch: Portrait | None = None) -> go.Fig
         real = _thinned(np.sort(patch.symmetric))
         figure.add_scatter(
             x=short(real), y=np.zeros(len(real)).tolist(), mode="markers", name=_patch_name(patch),
-            hovertemplate="LinearPatch %{x:.3g}, real<extra></extra>",
+            hovertemplate=say("operator.real_hover", x="%{x:.3g}") + "<extra></extra>",
             marker={"color": BLUE, "size": 8, "symbol": "line-ns-open", "line": {"width": 1.2}},
         )
-    figure.add_scatter(x=[1], y=[0], mode="markers", showlegend=False, hovertemplate="doing nothing<extra></extra>",
+    figure.add_scatter(x=[1], y=[0], mode="markers", showlegend=False,
+                       hovertemplate=say("operator.identity") + "<extra></extra>",
                        marker={"color": GREY, "size": 13, "symbol": "cross-thin-open", "line": {"width": 2}})
     others = patch.symmetric if patch is not None else np.zeros(0)
     x, y = span(both.real, others, [1.0]), span(both.imag, [0.0])
     _say_beyond(figure, int(np.sum(_beyond(both.real, x) | _beyond(both.imag, y))) + int(np.sum(_beyond(others, x))))
-    figure.update_xaxes(title_text="real part (stretch)", range=x)
-    figure.update_yaxes(title_text="imaginary part (turn)", range=y, scaleanchor="x")
+    figure.update_xaxes(title_text=say("operator.real_axis"), range=x)
+    figure.update_yaxes(title_text=say("operator.imaginary_axis"), range=y, scaleanchor="x")
     return figure
 
 
@@ -64,18 +66,18 @@ def symmetric_line(picture: Portrait, patch: Portrait | None = None) -> go.Figur
     figure.add_bar(
         x=short(middles, 6), y=short(_percent(picture.symmetric, edges)), width=float(edges[1] - edges[0]),
         marker={"color": TEAL}, name="S", showlegend=patch is not None,
-        hovertemplate="about %{x:.3g}<br>%{y:.3g} % of the eigenvalues<extra></extra>",
+        hovertemplate=say("operator.line_hover", x="%{x:.3g}", y="%{y:.3g}") + "<extra></extra>",
     )
     if patch is not None:
         figure.add_scatter(
             x=short(middles, 6), y=short(_percent(patch.symmetric, edges)), mode="lines", name=_patch_name(patch),
             line={"color": BLUE, "width": 1.8, "shape": "hvh", "dash": look(patch.method).dash},
-            hovertemplate="LinearPatch about %{x:.3g}<br>%{y:.3g} %<extra></extra>",
+            hovertemplate=say("operator.patch_hover", x="%{x:.3g}", y="%{y:.3g}") + "<extra></extra>",
         )
     figure.add_vline(x=1, line={"color": LINE, "dash": "dash", "width": 1.5})
     _say_beyond(figure, int(_beyond(values, edges[[0, -1]].tolist()).sum()))
-    figure.update_xaxes(title_text="eigenvalue of S (stretch)", range=edges[[0, -1]].tolist())
-    figure.update_yaxes(title_text="% of eigenvalues")
+    figure.update_xaxes(title_text=say("operator.line_axis"), range=edges[[0, -1]].tolist())
+    figure.update_yaxes(title_text=say("operator.percent_axis"))
     return figure
 
 
@@ -86,15 +88,17 @@ def rotation_rates(picture: Portrait, patch: Portrait | None = None) -> go.Figur
     if picture.pairs:
         figure.add_scatter(
             x=pairs.tolist(), y=short(picture.rotations), mode="lines", name="A", showlegend=patch is not None,
-            line={"color": ORANGE, "width": 2}, hovertemplate="pair %{x}<br>θ = %{y:.3g}<extra></extra>",
+            line={"color": ORANGE, "width": 2},
+            hovertemplate=say("operator.pair_hover", pair="%{x}", rate="%{y:.3g}") + "<extra></extra>",
         )
     else:
-        _say(figure, "no rotation: the operator is symmetric")
+        _say(figure, say("operator.no_turn"))
     if patch is not None:
-        figure.add_scatter(x=[1, picture.width // 2], y=[0, 0], mode="lines", name=f"{_patch_name(patch)}: none",
-                           line=_patch_line(patch), hovertemplate="LinearPatch turns nothing<extra></extra>")
-    figure.update_xaxes(title_text="pair of directions")
-    figure.update_yaxes(title_text="θ (rotation rate)", rangemode="tozero")
+        figure.add_scatter(x=[1, picture.width // 2], y=[0, 0], mode="lines", line=_patch_line(patch),
+                           name=say("operator.patch_none", name=_patch_name(patch)),
+                           hovertemplate=say("operator.patch_turns") + "<extra></extra>")
+    figure.update_xaxes(title_text=say("operator.pair_axis"))
+    figure.update_yaxes(title_text=say("operator.rate_axis"), rangemode="tozero")
     return figure
 
 
@@ -112,21 +116,22 @@ def singular_values(picture: Portrait, patch: Portrait | None = None) -> go.Figu
         figure.add_scatter(
             x=(1 + ranks(drawn.width)).tolist(), y=short(np.where(drawn.singular > 0, drawn.singular, np.nan)),
             mode="lines", name=name, line=line, showlegend=patch is not None,
-            hovertemplate="direction %{x}<br>%{y:.3g}<extra>%{fullData.name}</extra>",
+            hovertemplate=say("operator.direction_hover", direction="%{x}", value="%{y:.3g}")
+            + "<extra>%{fullData.name}</extra>",
         )
-    figure.update_xaxes(title_text="direction, or rank")
-    figure.update_yaxes(title_text="singular value", type="log", dtick=1)
+    figure.update_xaxes(title_text=say("operator.rank_axis"))
+    figure.update_yaxes(title_text=say("operator.singular_axis"), type="log", dtick=1)
     if has_errors:
         figure.add_scatter(
             x=ranks(picture.width + 1).tolist(), y=short(picture.errors), mode="lines", yaxis="y2", showlegend=False,
             line={"color": GREY, "width": 2, "dash": look("low-rank").dash},
-            hovertemplate="best operator of rank %{x}<br>leaves %{y:.3g}<extra></extra>",
+            hovertemplate=say("operator.rank_hover", rank="%{x}", error="%{y:.3g}") + "<extra></extra>",
         )
         axis = {key: value for key, value in figure.layout.yaxis.to_plotly_json().items() if key in _SHARED}
         figure.update_layout(
             xaxis={"anchor": "y2"}, yaxis={"domain": [0.54, 1.0]},
             yaxis2=axis | {"domain": [0.0, 0.42], "anchor": "x", "rangemode": "tozero",
-                           "title": {"text": "error left", "standoff": 8}},
+                           "title": {"text": say("operator.error_axis"), "standoff": 8}},
         )
     return figure
 
@@ -154,7 +159,7 @@ def _beyond(values: Any, limits: list[float]) -> np.ndarray:
 def _say_beyond(figure: go.Figure, count: int) -> None:
     if count:
         figure.add_annotation(x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="top", showarrow=False,
-                              text=f"{count} beyond the picture", font={"size": 11})
+                              text=say("operator.beyond", count=count), font={"size": 11})
 
 
 def _percent(values: np.ndarray, edges: np.ndarray) -> np.ndarray:

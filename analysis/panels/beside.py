@@ -14,6 +14,7 @@ import gradio as gr
 from analysis.job import Ended
 from analysis.panels import parts
 from analysis.panels.status import event_line, line
+from analysis.speech import say
 from ghosted.errors import GhostedError
 
 
@@ -82,7 +83,7 @@ class Beside(ABC):
     def end(self, request: gr.Request) -> Any:
         """Ask the job to stop."""
         stopping = self.live.runner.stop(self.name(request.session_hash))
-        return line("Stopping at the next safe point.", "busy", 0) if stopping else gr.skip()
+        return line(say("status.stopping"), "busy", 0) if stopping else gr.skip()
 
     def buttons(self, running: bool) -> dict[Any, Any]:
         """Return the updates of the two buttons."""

@@ -12,14 +12,12 @@ from analysis.names import method_label
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
+from analysis.speech import say
 from analysis.tables import best_of, left_line
 
 PART = "boundary"
-READING = (
-    "The share of plain pruning's error (the line at 1) that each repair leaves. Solid, first number: held-out text; "
-    "hatched, second: calibration; diamond, third: the median token. Behind a name: how many numbers it may choose."
-)
-FORMULA = "$\\|\\hat x - X_\\text{post}\\|_F \\,/\\, \\|\\Delta\\|_F$ with $\\Delta = X_\\text{post} - X_\\text{pre}$"
+ERROR = "$\\|\\hat x - X_\\text{post}\\|_F \\,/\\, \\|\\Delta\\|_F$"
+DELTA = "$\\Delta = X_\\text{post} - X_\\text{pre}$"
 
 
 @dataclass(frozen=True)
@@ -33,10 +31,15 @@ class BoundaryPanel:
 
 def build() -> BoundaryPanel:
     """Place the panel."""
-    parts.heading("What is left at the boundary?", READING)
+    parts.heading("boundary")
     numbers = gr.HTML("", elem_id="gl-left")
-    bars = parts.picture("boundary", "Press Run: the error that each repair leaves appears here.", 256)
-    return BoundaryPanel(numbers, bars, parts.formula(FORMULA))
+    bars = parts.picture("boundary", "boundary.invitation", 256)
+    return BoundaryPanel(numbers, bars, parts.formula(formula))
+
+
+def formula() -> str:
+    """Return what the error is."""
+    return say("boundary.formula", error=ERROR, delta=DELTA)
 
 
 def show(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
@@ -50,7 +53,7 @@ def told(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
     best, said = best_of(run), "."
     if best is not None:
         left = best.residual
-        said = f": ${three(left.held_out)}$ for {method_label(best.method)}."
+        said = say("boundary.best", left=f"${three(left.held_out)}$", method=method_label(best.method))
     if len(run.removed.gaps) > 1:
-        said += f" With {len(run.removed.gaps)} gaps: the last boundary, all repairs in place."
-    return {panel.numbers: left_line(record), panel.formula: f"{FORMULA}{said}"}
+        said += say("boundary.gaps", count=len(run.removed.gaps))
+    return {panel.numbers: left_line(record), panel.formula: formula() + said}

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 import gradio as gr
 
-ASSETS = Path(__file__).parents[2] / "assets"
+from analysis.scripts import script
+from analysis.speech import language
 
 
 def build(source: str = "") -> gr.HTML:
-    """Place the component: ``resume`` fires where a run is to be come back to, ``near`` when panels come into sight."""
+    """Place the component.
+
+    ``resume`` fires where a run is to be come back to, ``near`` when panels come into sight, ``language`` where the
+    page speaks another language than it did.
+    """
     return gr.HTML(value({}, source=source, opening=True), html_template="<span hidden></span>", elem_id="gl-bus",
-                   js_on_load=(ASSETS / "bus.js").read_text("utf-8"), apply_default_css=False)
+                   js_on_load=script("bus", words="bus."), apply_default_css=False)
 
 
 def value(
@@ -36,4 +40,4 @@ def value(
             would overwrite what somebody types.
     """
     return json.dumps({"stale": stale, "source": source, "preview": list(preview), "resume": resume,
-                       "drawn": dict(drawn or {}), "opening": opening})
+                       "drawn": dict(drawn or {}), "opening": opening, "language": language()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -11,8 +12,9 @@ import gradio as gr
 from analysis import library, pickers
 from analysis.names import choices
 from analysis.panels import prompt
+from analysis.panels.parts import worded
 from analysis.settings import DEFAULT
-from ghosted.experiment import DTYPES, FITS
+from ghosted.experiment import DTYPES, FITS, Experiment
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ class Controls:
 def build() -> Controls:
     """Place the panel."""
     with gr.Row(elem_classes="gl-buttons"):
-        run = gr.Button("Run", variant="primary", elem_id="gl-run", min_width=120)
-        stop = gr.Button("Stop", interactive=False, elem_id="gl-stop", min_width=80)
+        run = worded(gr.Button, words={"value": "controls.run"}, variant="primary", elem_id="gl-run", min_width=120)
+        stop = worded(gr.Button, words={"value": "controls.stop"}, interactive=False, elem_id="gl-stop", min_width=80)
     plan = gr.HTML(quiet(pickers.run_line(DEFAULT)), elem_id="gl-plan")
     return Controls(run, stop, plan, **_model_and_text(), **_blocks_and_repairs(), **_prompt(), **_more())
 
@@ -69,33 +71,44 @@ def buttons(panel: Controls, running: bool) -> dict[Any, Any]:
     return {panel.run: gr.Button(interactive=not running), panel.stop: gr.Button(interactive=running)}
 
 
+def told(panel: Controls, experiment: Experiment) -> dict[Any, Any]:
+    """Return the updates of what is said of an experiment before it is run; of what only the library knows, none."""
+    said = {panel.plan: pickers.run_line(experiment), panel.facts: pickers.catalogue_line(experiment.model),
+            panel.about: pickers.text_line(experiment.text, experiment.tokens)}
+    return {component: quiet(text) for component, text in said.items() if text}
+
+
 def _model_and_text() -> dict[str, gr.Component]:
-    model = gr.Dropdown(
-        library.model_choices(), value=DEFAULT.model, label="Model", allow_custom_value=True, filterable=True,
-        elem_id="gl-model", info="From the list, or owner/name of the Hub, a folder, a .gguf file",
+    model = worded(
+        gr.Dropdown, library.model_choices(), words={"label": "controls.model", "info": "controls.model_info"},
+        value=DEFAULT.model, allow_custom_value=True, filterable=True, elem_id="gl-model",
     )
     facts = gr.HTML(quiet(pickers.catalogue_line(DEFAULT.model)), elem_id="gl-facts")
-    text = gr.Dropdown(
-        library.text_choices(), value=DEFAULT.text, label="Calibration text", allow_custom_value=True,
-        elem_id="gl-text", info="From the list, or the path of a .txt or .jsonl file",
+    text = worded(
+        gr.Dropdown, words={"label": "controls.text", "info": "controls.text_info", "choices": library.text_choices},
+        value=DEFAULT.text, allow_custom_value=True, elem_id="gl-text",
     )
     about = gr.HTML(quiet(pickers.text_line(DEFAULT.text, DEFAULT.tokens)), elem_id="gl-about")
-    upload = gr.UploadButton("Upload a text", file_types=[".txt", ".jsonl"], size="sm", elem_id="gl-upload")
+    upload = worded(gr.UploadButton, words={"label": "controls.upload"}, file_types=[".txt", ".jsonl"], size="sm",
+                    elem_id="gl-upload")
     with gr.Row():
-        tokens = _whole("tokens", "Tokens")
-        window = _whole("window", "Window")
+        tokens = _whole("tokens")
+        window = _whole("window")
     return {"model": model, "facts": facts, "text": text, "about": about, "upload": upload, "tokens": tokens,
             "window": window}
 
 
 def _blocks_and_repairs() -> dict[str, gr.Component]:
     with gr.Row():
-        criterion = gr.Dropdown(choices("ghosted.criteria"), value=DEFAULT.criterion, label="Blocks are chosen by",
-                                elem_id="gl-criterion", min_width=150, scale=3)
-        blocks = gr.Number(DEFAULT.count, label="How many", precision=0, elem_id="gl-count", min_width=88, scale=1,
-                           visible=DEFAULT.criterion != "manual")
-    methods = gr.CheckboxGroup(
-        choices("ghosted.operators"), value=list(DEFAULT.methods), label="Repairs to compare", elem_id="gl-methods",
+        criterion = worded(
+            gr.Dropdown, words={"label": "controls.criterion", "choices": partial(choices, "ghosted.criteria")},
+            value=DEFAULT.criterion, elem_id="gl-criterion", min_width=150, scale=3,
+        )
+        blocks = worded(gr.Number, DEFAULT.count, words={"label": "controls.count"}, precision=0, elem_id="gl-count",
+                        min_width=88, scale=1, visible=DEFAULT.criterion != "manual")
+    methods = worded(
+        gr.CheckboxGroup, words={"label": "controls.methods", "choices": partial(choices, "ghosted.operators")},
+        value=list(DEFAULT.methods), elem_id="gl-methods",
     )
     return {"criterion": criterion, "count": blocks, "methods": methods}
 
@@ -103,41 +116,47 @@ def _blocks_and_repairs() -> dict[str, gr.Component]:
 def _prompt() -> dict[str, gr.Component]:
     written = prompt.build()
     with gr.Row():
-        new = _whole("max_new_tokens", "New tokens")
-        temperature = gr.Number(DEFAULT.temperature, label="Temperature", min_width=90, elem_id="gl-temperature")
+        new = _whole("max_new_tokens", "new_tokens")
+        temperature = worded(gr.Number, DEFAULT.temperature, words={"label": "controls.temperature"}, min_width=90,
+                             elem_id="gl-temperature")
     return {"prompt": written.prompt, "chat": written.chat, "max_new_tokens": new, "temperature": temperature}
 
 
 def _more() -> dict[str, gr.Component]:
-    with gr.Accordion("More settings", open=False, elem_id="gl-more"):
+    with worded(gr.Accordion, words={"label": "controls.more"}, open=False, elem_id="gl-more"):
         with gr.Row():
-            ridge = _line("ridge", "Ridge λ", "1e-6 or auto", value=f"{DEFAULT.ridge:g}")
-            rank = _whole("rank", "Rank", "width / 8")
+            ridge = _line("ridge", "ridge_empty", value=f"{DEFAULT.ridge:g}")
+            rank = _whole("rank", empty="rank_empty")
         with gr.Row():
-            fit = gr.Dropdown(list(FITS), value=DEFAULT.fit, label="Several gaps", min_width=90, elem_id="gl-fit")
-            distill = _whole("distill", "Distil, steps")
+            fit = worded(gr.Dropdown, list(FITS), words={"label": "controls.fit"}, value=DEFAULT.fit, min_width=90,
+                         elem_id="gl-fit")
+            distill = _whole("distill")
         with gr.Row():
-            windows = _whole("windows", "Windows scored")
-            seed = _whole("seed", "Seed")
-        evaluate = _line("evaluate", "Texts to score", "what follows the calibration text")
-        held_out = _line("held_out", "Held-out text", "what follows the calibration text")
+            windows = _whole("windows")
+            seed = _whole("seed")
+        evaluate = _line("evaluate", "text_empty")
+        held_out = _line("held_out", "text_empty")
         with gr.Row():
-            dtype = gr.Dropdown(list(DTYPES), value=DEFAULT.dtype, label="Number format", min_width=90,
-                                elem_id="gl-dtype")
-            batch = _whole("batch", "Batch", "automatic")
+            dtype = worded(gr.Dropdown, list(DTYPES), words={"label": "controls.dtype"}, value=DEFAULT.dtype,
+                           min_width=90, elem_id="gl-dtype")
+            batch = _whole("batch", empty="batch_empty")
         with gr.Row():
-            calibration_window = _whole("calibration_window", "Calibration window", "as Window")
-            revision = _line("revision", "Hub revision", "main")
+            calibration_window = _whole("calibration_window", empty="calibration_window_empty")
+            revision = _line("revision", placeholder="main")
     return {"ridge": ridge, "rank": rank, "fit": fit, "distill": distill, "windows": windows, "evaluate": evaluate,
             "held_out": held_out, "calibration_window": calibration_window, "dtype": dtype, "batch": batch,
             "seed": seed, "revision": revision}
 
 
-def _whole(name: str, label: str, empty: str | None = None) -> gr.Number:
-    return gr.Number(getattr(DEFAULT, name), label=label, precision=0, min_width=90, placeholder=empty,
-                     elem_id=f"gl-{name.replace('_', '-')}")
+def _whole(name: str, label: str = "", empty: str = "") -> gr.Number:
+    return worded(gr.Number, getattr(DEFAULT, name), words=_words(label or name, empty), precision=0, min_width=90,
+                  elem_id=f"gl-{name.replace('_', '-')}")
 
 
-def _line(name: str, label: str, empty: str, value: str = "") -> gr.Textbox:
-    return gr.Textbox(value, label=label, placeholder=empty, max_lines=1, max_length=400, min_width=90,
-                      elem_id=f"gl-{name.replace('_', '-')}")
+def _line(name: str, empty: str = "", value: str = "", **options: Any) -> gr.Textbox:
+    return worded(gr.Textbox, value, words=_words(name, empty), max_lines=1, max_length=400, min_width=90,
+                  elem_id=f"gl-{name.replace('_', '-')}", **options)
+
+
+def _words(label: str, empty: str) -> dict[str, str]:
+    return {"label": f"controls.{label}"} | ({"placeholder": f"controls.{empty}"} if empty else {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -13,49 +12,30 @@ import gradio as gr
 from analysis.figures import spectra
 from analysis.figures.operator import CROP, HEIGHT, PARTS, Portrait, Region, operator_maps, pick, region
 from analysis.matrices import MATRICES
-from analysis.names import method_label
+from analysis.names import blocks_label, method_label
 from analysis.numbers import percent, three
 from analysis.panels import parts
+from analysis.scripts import script
 from analysis.shares import families, shares
+from analysis.speech import say
+from analysis.words import said
 from ghosted.errors import InputError
 from ghosted.results import Run
 
 NAME, PART = "decomposition", "decomposition"
-READING = (
-    "The repair splits into a part that stretches (S, symmetric) and a part that turns (A, antisymmetric). Blue is "
-    "negative, orange positive. The identity is taken off all maps but the first, where its diagonal is off the colour "
-    "scale; M* is the sum of the two maps after it."
-)
 FORMULA = (
     "$W^* = I + M^* = S + A$, $S = (W^* + W^{*\\top})/2$, $A = (W^* - W^{*\\top})/2$, "
     "$\\|W^*\\|^2 = \\|S\\|^2 + \\|A\\|^2$."
 )
-REACH = (
-    "LinearPatch's $W = Q\\,\\mathrm{diag}(d)\\,Q^\\top$ is symmetric: its eigenvalues are real, so it stretches along "
-    "fixed directions and turns nothing."
-)
-CAUTION = (
-    "A family's best operator is fitted for itself and is not this projection: the symmetric part of $W^*$ on its own "
-    "ruins the model, the best symmetric map repairs it. Compare the error left (held-out), not the share."
-)
-RANK = (
-    "The lower curve beside the singular values is the least error, on calibration tokens, that any operator of that "
-    "rank leaves."
-)
-NO_RANK = "Tick low rank to see what the best operator of each rank leaves."
-CAPTIONS = {"W": "W*, the operator", "M": "M* = W* − I, what it adds", "S": "S − I, what stretches",
-            "A": "A, what turns"}
-SPECTRA = (
-    ("plane", "Eigenvalues of W*", spectra.eigenvalue_plane),
-    ("line", "Eigenvalues of S", spectra.symmetric_line),
-    ("rotations", "Rotation rates of A", spectra.rotation_rates),
-    ("singular", "Singular values of M*, and rank", spectra.singular_values),
-)
-CHANNELS = ("From channel, first", "From channel, last", "To channel, first", "To channel, last")
+PATCHED = "$W = Q\\,\\mathrm{diag}(d)\\,Q^\\top$"
+SPECTRA = {
+    "plane": spectra.eigenvalue_plane, "line": spectra.symmetric_line, "rotations": spectra.rotation_rates,
+    "singular": spectra.singular_values,
+}
+SIDES = ("row_first", "row_last", "column_first", "column_last")
+CHANNELS = tuple(said(f"operator.{side}", "en") for side in SIDES)
+"""The fields of the part that is shown, by what they are called in English."""
 HERO, PATCH = "ghosted", "linearpatch"
-INVITATION = "Press Run with the method ghosted ticked: this picture of its operator appears here."
-GONE = "Press Run to zoom: the whole operator is not at hand."
-SCRIPT = Path(__file__).parents[2] / "assets" / "operator_zoom.js"
 PRIVATE = parts.PRIVATE | {"trigger_mode": "always_last"}
 
 
@@ -83,25 +63,29 @@ class DecompositionPanel:
 
 def build() -> DecompositionPanel:
     """Place the panel."""
-    parts.heading("What is W* made of?", READING)
+    parts.heading("operator")
     with gr.Row(elem_classes="gl-operators"):
-        method = gr.Radio([], label="Operator", visible=False, elem_id="gl-operator")
-        gap = gr.Radio([], label="Removed blocks it stands for", visible=False, elem_id="gl-operator-gap")
-    formula = parts.formula(FORMULA)
+        method = parts.worded(gr.Radio, [], words={"label": "operator.method"}, visible=False, elem_id="gl-operator")
+        gap = parts.worded(gr.Radio, [], words={"label": "operator.gap"}, visible=False, elem_id="gl-operator-gap")
+    formula = parts.formula(lambda: FORMULA)
     with gr.Row(elem_classes="gl-shared", equal_height=False):
         shared, held = (gr.HTML(elem_id=f"gl-{name}", min_width=300) for name in ("shares", "families"))
     with gr.Row(elem_classes="gl-quad"):
-        maps = {name: parts.captioned(f"operator-{name}", CAPTIONS[name], INVITATION, HEIGHT) for name in PARTS}
+        maps = {name: parts.captioned(f"operator-{name}", f"operator.{name}", "operator.invitation", HEIGHT)
+                for name in PARTS}
     said = gr.HTML(elem_id="gl-zoom-said")
     with gr.Row(elem_classes="gl-zoom", equal_height=False):
-        channels = {label: gr.Number(label=label, precision=0, minimum=0, min_width=128) for label in CHANNELS}
-        zoom = gr.Button("Zoom", size="sm", min_width=96, scale=0, elem_id="gl-zoom")
-        whole = gr.Button("Whole operator", size="sm", min_width=130, scale=0, elem_id="gl-zoom-whole")
-        box = gr.HTML("", html_template="<span></span>", js_on_load=SCRIPT.read_text("utf-8"), elem_classes="gl-box")
+        channels = {label: parts.worded(gr.Number, words={"label": f"operator.{side}"}, precision=0, minimum=0,
+                                        min_width=128) for label, side in zip(CHANNELS, SIDES, strict=True)}
+        options = {"size": "sm", "scale": 0}
+        zoom = parts.worded(gr.Button, words={"value": "operator.zoom"}, min_width=96, elem_id="gl-zoom", **options)
+        whole = parts.worded(gr.Button, words={"value": "operator.whole"}, min_width=130, elem_id="gl-zoom-whole",
+                             **options)
+        box = gr.HTML("", html_template="<span></span>", js_on_load=script("operator_zoom"), elem_classes="gl-box")
     with gr.Row(elem_classes="gl-quad"):
-        spectra_ = {name: parts.captioned(f"spectrum-{name}", caption, INVITATION, spectra.HEIGHT)
-                    for name, caption, _ in SPECTRA}
-    reach = parts.formula(REACH)
+        spectra_ = {name: parts.captioned(f"spectrum-{name}", f"operator.{name}", "operator.invitation", spectra.HEIGHT)
+                    for name in SPECTRA}
+    reach = parts.formula(reached)
     return DecompositionPanel(
         method, gap, formula, shared, held, maps, said, channels, zoom, whole, box, spectra_, reach,
     )
@@ -151,7 +135,7 @@ def show(panel: DecompositionPanel, record: Any) -> dict[Any, Any]:
     pickers = {
         panel.method: gr.Radio([(method_label(name), name) for name in methods], value=shown.method,
                                visible=len(methods) > 1),
-        panel.gap: gr.Radio([(f"blocks {name}".replace("-", "–"), name) for name in gaps], value=shown.gap,
+        panel.gap: gr.Radio([(say("page.blocks", blocks=blocks_label(name)), name) for name in gaps], value=shown.gap,
                             visible=len(gaps) > 1),
     }
     return pickers | draw(panel, record, shown) | draw_maps(panel, shown)
@@ -175,13 +159,13 @@ def rezoom(
     """Draw another part of the operator that is shown; all of it for ``None``."""
     picture = record and pick(record.portraits, method, gap)
     if not picture:
-        return {panel.said: _note(GONE)}
+        return {panel.said: _note(say("operator.gone"))}
     try:
         where = None if channels is None else region(*channels, picture.width)
     except InputError as wrong:
         return {panel.said: parts.problem(str(wrong))}
     if where is not None and MATRICES.get(picture.matrix) is None:
-        return {panel.said: _note(GONE)}
+        return {panel.said: _note(say("operator.gone"))}
     return draw_maps(panel, picture, where)
 
 
@@ -200,7 +184,7 @@ def draw_maps(panel: DecompositionPanel, picture: Portrait, where: Region | None
     shown = (rows[0], rows[-1], columns[0], columns[-1])
     fields = {number: gr.Number(value, maximum=picture.width - 1)
               for number, value in zip(panel.channels.values(), shown, strict=True)}
-    said = _note(_resolution(picture, where) + ("" if M is not None else f" {GONE}"))
+    said = _note(_resolution(picture, where) + ("" if M is not None else " " + say("operator.gone")))
     return {panel.maps[part]: parts.drawn(figure) for part, figure in figures.items()} | fields | {panel.said: said}
 
 
@@ -209,51 +193,58 @@ def draw(panel: DecompositionPanel, record: Any, picture: Portrait) -> dict[Any,
     patch = pick(record.portraits, PATCH, picture.gap) if picture.method != PATCH else None
     updates: dict[Any, Any] = {
         panel.formula: FORMULA + _numbers(picture), panel.shares: shares(picture),
-        panel.families: families(picture, record.run), panel.reach: f"{_reach(picture, patch)} {CAUTION}",
+        panel.families: families(picture, record.run),
+        panel.reach: f"{_reach(picture, patch)} {say('operator.caution')}",
     }
-    return updates | {panel.spectra[name]: parts.drawn(figure(picture, patch)) for name, _, figure in SPECTRA}
+    return updates | {panel.spectra[name]: parts.drawn(figure(picture, patch)) for name, figure in SPECTRA.items()}
 
 
 def why_none(run: Run) -> str:
     """Return a sentence on why a run has no operator to show."""
     if not run.removed.gaps:
-        return "Nothing is removed, so there is no operator."
+        return say("operator.none_removed")
     repairs = [method_label(m.method) for m in run.methods if m.method != "none" and not m.not_defined]
     if not repairs:
-        return "No repair was fitted, so there is no operator; tick ghosted to see one."
-    return (
-        f"{'; '.join(repairs)}: no $W^*$, $S$ or $A$, as the repair is not linear in $x$ alone: it reads what the "
-        "block before the gap computes, or the state normalised; tick ghosted to see an operator."
-    )
+        return say("operator.none_fitted")
+    return say("operator.not_linear", methods="; ".join(repairs))
+
+
+def reached() -> str:
+    """Return what LinearPatch's operator is."""
+    return say("operator.reach", form=PATCHED)
 
 
 def _numbers(picture: Portrait) -> str:
-    said = (
-        f" For {method_label(picture.method)}, blocks {picture.gap}: $\\|A\\|^2/\\|W^*\\|^2 = {three(picture.share)}$ "
-        f"(so S has {percent(1 - picture.share)}), and of $M^*$ alone ${three(picture.share_M)}$."
+    told = say(
+        "operator.numbers", method=method_label(picture.method), blocks=picture.gap,
+        share=f"$\\|A\\|^2/\\|W^*\\|^2 = {three(picture.share)}$", rest=percent(1 - picture.share),
+        share_M=f"${three(picture.share_M)}$",
     )
-    return said + (f" Spectra computed in {picture.precision}." if picture.precision != "float64" else "")
+    return told + (say("operator.precision", precision=picture.precision) if picture.precision != "float64" else "")
 
 
 def _reach(picture: Portrait, patch: Portrait | None) -> str:
-    said = f"{REACH} Of $M^*$, $\\|\\mathrm{{diag}}(Q^\\top M^* Q)\\|^2/\\|M^*\\|^2 = "
-    said += f"{three(picture.contained.get('rotated'))}$ has that form"
-    said += ", with a cosine transform as $Q$ at this width." if picture.rotation == "cosine" else "."
+    share = three(picture.contained.get("rotated"))
+    share = f"$\\|\\mathrm{{diag}}(Q^\\top M^* Q)\\|^2/\\|M^*\\|^2 = {share}$"
+    told = say("operator.contained", reach=reached(), share=share)
+    told += say("operator.by_cosine") if picture.rotation == "cosine" else "."
     if patch is None and picture.method != PATCH:
-        said += " Tick LinearPatch to see it on the same axes."
+        told += say("operator.tick_patch")
     if len(picture.errors):
-        return f"{said} {RANK}"
-    return f"{said} {NO_RANK}" if picture.method == HERO else said
+        return f"{told} {say('operator.rank')}"
+    return f"{told} {say('operator.no_rank')}" if picture.method == HERO else told
 
 
 def _resolution(picture: Portrait, where: Region | None) -> str:
     if where is None:
-        step, how = picture.step, "Draw a box on a map, or give channels, to see single entries; two clicks go back."
-        return (f"Each pixel averages {step} × {step} of the {picture.width:,} × {picture.width:,} entries. {how}"
-                if step > 1 else f"Every entry is shown. {how}")
+        step, how = picture.step, say("operator.draw")
+        return (say("operator.averages", step=step, width=f"{picture.width:,}", how=how)
+                if step > 1 else say("operator.every", how=how))
     down, across = (-(-len(side) // CROP) for side in (where.rows, where.columns))
-    shown = f"Channels {where.rows[0]}–{where.rows[-1]} to {where.columns[0]}–{where.columns[-1]}: "
-    return shown + ("every entry." if down == across == 1 else f"each pixel averages {down} × {across} entries.")
+    rows, columns = (f"{side[0]}–{side[-1]}" for side in (where.rows, where.columns))
+    if down == across == 1:
+        return say("operator.part_every", rows=rows, columns=columns)
+    return say("operator.part_averages", rows=rows, columns=columns, down=down, across=across)
 
 
 def _note(said: str) -> str:

@@ -14,21 +14,13 @@ from analysis.panels import parts
 from analysis.panels.beside import Beside
 from analysis.panels.status import line
 from analysis.record import Record
+from analysis.speech import say
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
 from ghosted.flags import names
 
 PART = None
-READING = (
-    "A perplexity on sixteen windows is a first look. Here the same repairs are measured as the papers do, each part "
-    "with its cost beforehand; texts are those of “Texts to score”, and everything else is what the controls say."
-)
-READY = "Tick what you want to know and press Measure."
-LOCAL = "ARC-c, ARC-e, BoolQ, HellaSwag, PIQA, WinoGrande, WSC273, RACE-h, COPA come from the Hub"
-PICTURES = (
-    ("losses", "Where in the text a model got worse", "Measure the perplexity in long windows to see where it rises."),
-    ("sequences", "Error against calibration sequences", "Measure how much text is enough to see where it saturates."),
-)
+PICTURES = ("losses", "sequences")
 
 
 @dataclass(frozen=True)
@@ -47,23 +39,26 @@ class EvidencePanel:
 
 def build() -> EvidencePanel:
     """Place the panel."""
-    parts.heading("Does it hold elsewhere?", READING)
-    what = gr.CheckboxGroup([(label, name) for name, label in WHAT.items()], value=["texts", "probe"],
-                            label="What to measure", elem_id="gl-what", interactive=True)
+    parts.heading("evidence")
+    words = {"label": "evidence.what", "choices": lambda: [(say(f"evidence.{name}"), name) for name in WHAT]}
+    what = parts.worded(gr.CheckboxGroup, words=words, value=["texts", "probe"], elem_id="gl-what", interactive=True)
     with gr.Row():
-        tasks = gr.Textbox("", label="Tasks", placeholder="such as ARC-e, PIQA", info=LOCAL, max_lines=1,
-                           max_length=400, elem_id="gl-tasks", min_width=240, scale=4, interactive=True)
-        limit = gr.Number(100, label="Items per task", precision=0, elem_id="gl-limit", min_width=110, scale=1,
-                          interactive=True)
+        words = {"label": "evidence.tasks_label", "placeholder": "evidence.tasks_empty", "info": "evidence.tasks_info"}
+        tasks = parts.worded(gr.Textbox, "", words=words, max_lines=1, max_length=400, elem_id="gl-tasks",
+                             min_width=240, scale=4, interactive=True)
+        limit = parts.worded(gr.Number, 100, words={"label": "evidence.items"}, precision=0, elem_id="gl-limit",
+                             min_width=110, scale=1, interactive=True)
     with gr.Row(elem_classes="gl-buttons"):
-        go = gr.Button("Measure", elem_id="gl-measure", min_width=120, scale=0)
-        stop = gr.Button("Stop measuring", interactive=False, elem_id="gl-measure-stop", min_width=160, scale=0)
-    said = gr.HTML(line(READY), elem_id="gl-measuring")
+        go = parts.worded(gr.Button, words={"value": "evidence.measure"}, elem_id="gl-measure", min_width=120, scale=0)
+        stop = parts.worded(gr.Button, words={"value": "evidence.stop"}, interactive=False, elem_id="gl-measure-stop",
+                            min_width=160, scale=0)
+    said = parts.worded(gr.HTML, words={"value": lambda: line(say("evidence.ready"))}, elem_id="gl-measuring")
     results = gr.HTML(elem_id="gl-evidence")
     plots = {}
     with gr.Row():
-        for name, caption, invitation in PICTURES:
-            plots[name] = parts.captioned(f"evidence-{name}", caption, invitation, 340, width=300)
+        for name in PICTURES:
+            plots[name] = parts.captioned(f"evidence-{name}", f"evidence.{name}", f"evidence.{name}_empty", 340,
+                                          width=300)
     return EvidencePanel(what, tasks, limit, go, stop, said, results, plots)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -11,22 +10,12 @@ import gradio as gr
 from analysis.columns import legend, text_columns
 from analysis.panels import parts
 from analysis.record import Record
+from analysis.scripts import script, words_in
+from analysis.speech import say
 from ghosted.results import Run
 
-ASSETS = Path(__file__).parents[2] / "assets"
-
 PART = "columns"
-READING = (
-    "The underlined token is the first that differs from the original's. Point at a token, or walk with the arrow "
-    "keys, to see what the models found likely there; a click pins it."
-)
-FORMULA = (
-    "KL $= \\sum_v p(v) \\ln (p(v) / q(v))$ over all tokens $v$; surprisal $= -\\ln q(\\text{token written})$; $p$ is "
-    "the original's prediction and $q$ the column's, both after the column's own text. A KL of 0 means the same "
-    "prediction, a surprisal of 0.69 nats a probability of one half. Tokens are counted from 0; agreement is how "
-    "often both models' most likely token is the same; tokens/s counts each model's own time here after the prompt."
-)
-INVITATION = "Press Run: the original and every variant write here, side by side."
+KL = "$= \\sum_v p(v) \\ln (p(v) / q(v))$"
 
 
 @dataclass(frozen=True)
@@ -38,12 +27,12 @@ class GenerationsPanel:
 
 def build() -> GenerationsPanel:
     """Place the side-by-side texts."""
-    parts.heading("What do the models write?", READING)
-    columns = gr.HTML(
-        parts.invitation(INVITATION, 110), html_template=f"{_tints()}<div class='gl-texts'>${{value}}</div>",
-        js_on_load=(ASSETS / "columns.js").read_text("utf-8"), elem_id="gl-columns", apply_default_css=False,
+    parts.heading("generations")
+    columns = parts.invited(
+        "generations.invitation", 110, html_template=f"{_tints()}<div class='gl-texts'>${{value}}</div>",
+        js_on_load=script("columns", words="card."), elem_id="gl-columns", apply_default_css=False,
     )
-    parts.formula(FORMULA)
+    parts.formula(lambda: say("generations.formula", kl=KL))
     return GenerationsPanel(columns)
 
 
@@ -59,9 +48,8 @@ def show_columns(panel: GenerationsPanel, run: Run) -> dict[Any, Any]:
 
 def _tints() -> str:
     """Return the switch between the two tints, which the browser alone answers, and what they mean."""
-    choices = (("kl", "KL from the original"), ("surprisal", "surprisal"))
     radios = "".join(
-        f"<label><input type='radio' name='gl-tint' value='{value}'{' checked' * (value == 'kl')}> {label}</label>"
-        for value, label in choices
+        f"<label><input type='radio' name='gl-tint' value='{value}'{' checked' * (value == 'kl')}> "
+        f"{words_in('span', f'card.by_{value}')}</label>" for value in ("kl", "surprisal")
     )
-    return f"<fieldset class='gl-tints'><legend>Tint</legend>{radios}{legend()}</fieldset>"
+    return f"<fieldset class='gl-tints'>{words_in('legend', 'card.tint')}{radios}{legend()}</fieldset>"

@@ -6,8 +6,6 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -17,31 +15,24 @@ from analysis.names import choices
 from analysis.palette import DIVERGING
 from analysis.panels import parts
 from analysis.record import Record
+from analysis.scripts import literal, script, words_in
 from analysis.settings import DEFAULT, DEFAULT_BLOCKS
+from analysis.speech import say
+from analysis.words import catalogue
 from ghosted import criteria
 from ghosted.errors import InputError
 from ghosted.removed import RemovedBlocks
 
 PART = "similarity"
-READING = (
-    "A cell is a pair of states; removing the blocks between the two joins them there. The deeper the orange, the "
-    "sooner they can go."
-)
 BY_A_PERSON = "(text, map) => [document.activeElement?.closest('#gl-remove') ? text : null, map]"
 """Keeps the text form's changes by the page itself from coming back, late, as if somebody had written them."""
 
 TOLD = "(name, map) => JSON.stringify({{...JSON.parse(map), {0}}})"
 """Tells the map, in the browser alone, what another control says."""
 
-VIEWS = (
-    ("similarity", "similarity", "how alike two states are, the mean cosine over tokens"),
-    ("before", "error before", "error without a repair, relative to the state, of the median held-out token"),
-    ("left", "error after", "error that ghosted leaves, relative to the state, of the median held-out token"),
-    ("after", "share left", "share of the error that ghosted leaves; above 1 the repair does harm"),
-)
-"""The pictures: the numbers' name, the button, and what they are."""
+VIEWS = ("similarity", "before", "left", "after")
+"""The pictures, by their numbers' name."""
 
-ASSETS = Path(__file__).parents[2] / "assets"
 SCRIPTS = ("selection", "state", "picture", "marks", "criteria", "hands")
 """The files of ``assets/layer_map``, in the order in which they are joined to one script."""
 
@@ -64,15 +55,16 @@ def build() -> LayerMap:
     """Place the panel."""
     removed = RemovedBlocks.parse(DEFAULT.remove)
     gap = removed.gaps[0] if removed.gaps else None
-    parts.heading("Which blocks go?", READING)
+    parts.heading("layer_map")
     svg = layer_map(map_value(DEFAULT_BLOCKS, removed, criterion=DEFAULT.criterion, count=DEFAULT.count))
     with gr.Row(elem_classes="gl-range"):
         first, last = (
-            gr.Number(block, label=label, precision=0, minimum=0, min_width=90, placeholder="none")
-            for block, label in ((gap and gap.start, "First block"), (gap and gap.stop - 1, "Last block"))
+            parts.worded(gr.Number, block, words={"label": f"layer_map.{end}", "placeholder": "layer_map.none"},
+                         precision=0, minimum=0, min_width=90)
+            for block, end in ((gap and gap.start, "first"), (gap and gap.stop - 1, "last"))
         )
-        remove = gr.Textbox(str(removed), label="Or as text", max_lines=1, max_length=400, placeholder="3,12-17",
-                            min_width=150, elem_id="gl-remove")
+        remove = parts.worded(gr.Textbox, str(removed), words={"label": "layer_map.text"}, max_lines=1, max_length=400,
+                              placeholder="3,12-17", min_width=150, elem_id="gl-remove")
     return LayerMap(svg, first, last, remove, gr.HTML(elem_id="gl-range-problem"))
 
 
@@ -81,26 +73,26 @@ def layer_map(value: str) -> gr.HTML:
     scale = [[at, *(int(colour[i : i + 2], 16) for i in (1, 3, 5))] for at, colour in DIVERGING]
     views = "".join(
         f"<button type='button' role='radio' aria-checked='{str(not at).lower()}' data-view='{name}' "
-        f"data-says='{_literal(says)}' tabindex='{-1 if at else 0}'>{_literal(label)}</button>"
-        for at, (name, label, says) in enumerate(VIEWS)
+        f"tabindex='{-1 if at else 0}'>{words_in('span', f'map.{name}')}</button>"
+        for at, name in enumerate(VIEWS)
     )
     template = (
         f"<div class='gl-map' data-scale='{json.dumps(scale)}' data-dashes='{json.dumps(DASHES)}'>"
-        f"<div class='gl-map-views' role='radiogroup' aria-label='What the map shows'>{views}</div>"
+        f"{words_in('div', '', 'gl-map-views', aria_label='map.views', role='radiogroup')}{views}</div>"
         "<svg class='gl-map-svg' viewBox='0 0 400 480' tabindex='0' role='slider' aria-orientation='horizontal' "
         "aria-valuemin='0' aria-keyshortcuts='ArrowLeft ArrowRight Shift+ArrowLeft Shift+ArrowRight Home End Plus "
         "Insert Delete Backspace [ ]' aria-describedby='gl-map-help'></svg>"
         "<p class='gl-map-legend' aria-hidden='true'><span></span><i></i><span></span></p>"
         "<div class='gl-map-line'><p class='gl-map-says' aria-live='polite'></p><span>"
-        "<button type='button' class='gl-map-add' aria-label='Add a gap' title='Add a gap'>+</button>"
-        "<button type='button' class='gl-map-drop' aria-label='Remove the active gap' title='Remove the active gap'>"
+        f"{words_in('button', '', 'gl-map-add', aria_label='map.add', title='map.add', type='button')}+</button>"
+        f"{words_in('button', '', 'gl-map-drop', aria_label='map.drop', title='map.drop', type='button')}"
         "\u2212</button></span></div>"
         "<p class='gl-map-hover' id='gl-map-help' aria-live='off'></p>"
-        f"<div class='gl-map-criteria' role='group' aria-label='Let a criterion choose'>{''.join(_chips(True))}"
+        f"{words_in('div', '', 'gl-map-criteria', aria_label='map.criteria', role='group')}{''.join(_chips(True))}"
         f"<details><summary class='gl-map-more'></summary><div>{''.join(_chips(False))}</div></details></div></div>"
     )
-    script = "".join((ASSETS / "layer_map" / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
-    return gr.HTML(value, html_template=template, js_on_load=script, elem_id="gl-map", apply_default_css=False)
+    joined = script(*(f"layer_map/{name}" for name in SCRIPTS), words=("map.", "criteria."))
+    return gr.HTML(value, html_template=template, js_on_load=joined, elem_id="gl-map", apply_default_css=False)
 
 
 def accepted(panel: LayerMap, forms: dict[Any, Any]) -> bool:
@@ -126,7 +118,7 @@ def from_numbers(panel: LayerMap, first: float | None, last: float | None, value
         return {panel.problem: ""}
     now = read(value)
     if not (math.isfinite(first) and math.isfinite(last)):
-        raise InputError("A block is a whole number, such as 12.")
+        raise InputError(say("refused.block"))
     others = [gap for at, gap in enumerate(now["gaps"]) if at != now.get("active", 0)]
     text = ",".join([f"{first:.0f}-{last:.0f}", *(f"{a}-{b}" for a, b in others)])
     return _try(panel, text, now, lambda removed: {panel.remove: str(removed)}, int(first))
@@ -201,13 +193,10 @@ def _chips(at_hand: bool) -> Iterator[str]:
                      f"{DASHES[outlined % len(DASHES)]}'/></svg>"
             known = f" data-outline='{outlined}'"
             outlined += 1
-        yield (f"<button type='button' class='gl-chip' aria-pressed='false' data-criterion='{_literal(name)}' "
-               f"data-label='{_literal(label)}'{known}>{legend}{_literal(label)}</button>")
-
-
-def _literal(text: str) -> str:
-    """Return text for an HTML template, in which braces, dollars, backticks and backslashes would be code."""
-    return "".join(f"&#{ord(sign)};" if sign in "{}$`\\" else sign for sign in escape(text))
+        key = f"criteria.{name}"
+        said = words_in("span", key) if key in catalogue() else literal(label)
+        yield (f"<button type='button' class='gl-chip' aria-pressed='false' data-criterion='{literal(name)}'{known}>"
+               f"{legend}{said}</button>")
 
 
 def _try(panel: LayerMap, text: str, now: dict[str, Any], forms: Any, first: int | None = None) -> dict[Any, Any]:

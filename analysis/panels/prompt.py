@@ -9,11 +9,10 @@ from pathlib import Path
 
 import gradio as gr
 
-from analysis.panels.parts import PRIVATE
+from analysis.panels.parts import PRIVATE, worded
 from analysis.settings import DEFAULT
 
 PROMPTS = Path(__file__).parents[2] / "assets" / "prompts.json"
-HINT_CHAT = "As a message to the model, where it has a template; a plain continuation where not"
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,13 @@ def build() -> PromptControls:
     """Place the controls and join them: an example is written by the browser itself, at once."""
     texts = [each.text for each in presets()]
     # Interactive is said because gradio makes what is only an output read-only.
-    preset = gr.Dropdown([(each.label, each.text) for each in presets()], label="Examples of prompts", interactive=True,
-                         value=DEFAULT.prompt if DEFAULT.prompt in texts else None, elem_id="gl-preset")
-    prompt = gr.Textbox(DEFAULT.prompt, label="Prompt", lines=3, max_lines=6, interactive=True,
-                        elem_id="gl-prompt")
-    chat = gr.Checkbox(DEFAULT.chat, label="Chat template", info=HINT_CHAT, interactive=True, elem_id="gl-chat")
+    preset = worded(gr.Dropdown, [(each.label, each.text) for each in presets()],
+                    words={"label": "controls.preset"}, interactive=True,
+                    value=DEFAULT.prompt if DEFAULT.prompt in texts else None, elem_id="gl-preset")
+    prompt = worded(gr.Textbox, DEFAULT.prompt, words={"label": "controls.prompt"}, lines=3, max_lines=6,
+                    interactive=True, elem_id="gl-prompt")
+    chat = worded(gr.Checkbox, DEFAULT.chat, words={"label": "controls.chat", "info": "controls.chat_info"},
+                  interactive=True, elem_id="gl-chat")
     spoken = json.dumps([each.text for each in presets() if each.chat])
     preset.input(None, [preset], [prompt, chat], js=f"(text) => [text, {spoken}.includes(text)]", **PRIVATE)
     # A prompt that somebody types is no example any more.

@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from analysis.names import label_in, method_label
+from analysis.names import blocks_label, label_in, method_label
 from analysis.numbers import MISSING, three
 from analysis.panels import parts
 from analysis.portable import without_folders
 from analysis.record import Record
+from analysis.scripts import script
 from analysis.session import Session
+from analysis.speech import say
 
 PART = None
-ASSETS = Path(__file__).parents[2] / "assets"
-READING = (
-    "Every run that finished on this page, newest first, with its least damage. Pin one, and the others show how much "
-    "more (+) or less (−) damage they leave. Open shows a run again with its settings; nothing is computed anew."
-)
-INVITATION = "Press Run: every finished run is listed here."
-HEADERS = ("run", "model", "text", "removed", "best repair", "perplexity", "damage", "to the pinned", "")
+HEADERS = ("run", "model", "text", "removed", "repair", "perplexity", "damage", "to_pinned")
 
 
 @dataclass(frozen=True)
@@ -36,9 +31,8 @@ class RunsPanel:
 
 def build() -> RunsPanel:
     """Place the panel."""
-    parts.heading("Which runs were there?", READING)
-    script = (ASSETS / "runs.js").read_text("utf-8")
-    return RunsPanel(gr.HTML(parts.invitation(INVITATION, 60), js_on_load=script, elem_id="gl-runs"))
+    parts.heading("runs")
+    return RunsPanel(parts.invited("runs.invitation", 60, js_on_load=script("runs"), elem_id="gl-runs"))
 
 
 def show(panel: RunsPanel, record: Record) -> dict[Any, Any]:
@@ -63,8 +57,9 @@ def listed(panel: RunsPanel, session: Session) -> dict[Any, Any]:
 def runs_table(session: Session) -> str:
     """Return the table of a visitor's runs, the newest first."""
     if not session.runs:
-        return parts.invitation(INVITATION, 60)
-    head = "".join(f"<th scope='col'>{name or '<span class=gl-unseen>actions</span>'}</th>" for name in HEADERS)
+        return parts.invitation(say("runs.invitation"), 60)
+    head = "".join(f"<th scope='col'>{say(f'runs.{name}')}</th>" for name in HEADERS)
+    head += f"<th scope='col'><span class=gl-unseen>{say('runs.actions')}</span></th>"
     base = _least(session.runs[session.pinned]) if session.pinned in session.runs else None
     rows = "".join(_row(number, session, base) for number in sorted(session.runs, reverse=True))
     table = f"<table class='gl-table gl-runs'><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -76,25 +71,27 @@ def _row(number: int, session: Session, base: tuple[str, float, float] | None) -
     best, pinned = _least(record), session.pinned == number
     delta = best[2] - base[2] if best and base else None
     sign = "" if delta is None or pinned else f"{'+' if delta >= 0 else '−'}{three(abs(delta))}"
-    removed = str(run.removed).replace("-", "–").replace(",", ", ") or "nothing"
-    by = "" if run.choice is None else f" by {label_in('ghosted.criteria', run.choice.criterion)}"
+    removed = blocks_label(run.removed) or say("runs.nothing")
+    if run.choice is not None:
+        removed = say("runs.by", blocks=removed, criterion=label_in("ghosted.criteria", run.choice.criterion))
     named = without_folders(run.experiment)
     cells = [
-        named.model, named.text, removed + by,
+        named.model, named.text, removed,
         method_label(best[0]) if best else MISSING, three(best[1] if best else None),
-        three(best[2] if best else None), "pinned" if pinned else sign,
+        three(best[2] if best else None), say("runs.pinned") if pinned else sign,
     ]
     shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    source = "" if record.source == "live" else f" <small>{escape(record.source)}</small>"
+    source = "" if record.source == "live" else f" <small>{say(f'source.{record.source}')}</small>"
     here = " aria-current='true'" if record is session.shown else ""
     return f"<tr{here}><th scope='row'>{number}{source}</th>{shown}<td>{_buttons(number, pinned)}</td></tr>"
 
 
 def _buttons(number: int, pinned: bool) -> str:
-    deeds = (("pin", "Unpin" if pinned else "Pin"), ("open", "Open"), ("delete", "Delete"))
+    pin = say("runs.unpin" if pinned else "runs.pin")
+    deeds = (("pin", pin), ("open", say("runs.open")), ("delete", say("runs.delete")))
     return "".join(
         f"<button type='button' class='gl-small' data-deed='{deed}' data-run='{number}' "
-        f"aria-label='{said} run {number}'>{said}</button>" for deed, said in deeds
+        f"aria-label='{say('runs.label', deed=said, number=number)}'>{said}</button>" for deed, said in deeds
     )
 
 

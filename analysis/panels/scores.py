@@ -12,14 +12,9 @@ from analysis.names import method_label
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
+from analysis.speech import say
 
 PART = "scores"
-READING = (
-    "Perplexity is how many words the model hesitates between; damage is its logarithm relative to the original, so 0 "
-    "means nothing was lost and 0.69 means twice as unsure."
-)
-FORMULA = "Damage $= \\ln(\\text{perplexity} / \\text{perplexity of the original})$"
-INVITATION = "Press Run: perplexity and error of every method appear here."
 
 
 @dataclass(frozen=True)
@@ -32,9 +27,9 @@ class ScoresPanel:
 
 def build() -> ScoresPanel:
     """Place the panel."""
-    parts.heading("What did it cost?", READING)
-    numbers = gr.HTML(parts.invitation(INVITATION, 120), elem_id="gl-numbers")
-    return ScoresPanel(numbers, parts.formula(f"{FORMULA}."))
+    parts.heading("scores")
+    numbers = parts.invited("scores.invitation", 120, elem_id="gl-numbers")
+    return ScoresPanel(numbers, parts.formula(lambda: say("scores.formula") + "."))
 
 
 def show(panel: ScoresPanel, record: Record) -> dict[Any, Any]:
@@ -44,8 +39,8 @@ def show(panel: ScoresPanel, record: Record) -> dict[Any, Any]:
     scored = [method for method in run.methods if text in method.damage]
     if scored:
         least = min(scored, key=lambda method: method.damage[text])
-        said = (
-            f", least for {method_label(least.method)}: $\\ln({three(least.perplexity[text])} / "
-            f"{three(run.dense_perplexity[text])}) = {three(least.damage[text])}$."
-        )
-    return {panel.numbers: tables.numbers_table(run) + tables.protocol_lines(run), panel.formula: FORMULA + said}
+        ratio = f"{three(least.perplexity[text])} / {three(run.dense_perplexity[text])}"
+        numbers = f"$\\ln({ratio}) = {three(least.damage[text])}$"
+        said = say("scores.least", method=method_label(least.method), numbers=numbers)
+    shown = tables.numbers_table(run) + tables.protocol_lines(run)
+    return {panel.numbers: shown, panel.formula: say("scores.formula") + said}

@@ -8,7 +8,6 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -17,21 +16,19 @@ from analysis import code
 from analysis.export import csv, report
 from analysis.export import json as as_json
 from analysis.link import Flags, address_of, query_of
+from analysis.names import removes
 from analysis.panels import parts, take
 from analysis.record import Record
+from analysis.scripts import script, words_in
 from analysis.settings import DEFAULT
+from analysis.speech import say
+from analysis.words import said
 from ghosted.experiment import Experiment
 
-ASSETS = Path(__file__).parents[2] / "assets"
 FORMATS = {"csv": csv, "json": as_json, "report": report}
 """What can be exported, by name; each module has ``write`` and ``SUFFIX``."""
 LONGEST = 6_000
 """Letters of a query that every server on the way passes on; a longer prompt stays out of the address."""
-READING = (
-    "The address bar holds all settings: whoever opens the link sees the same controls, and nothing is computed before "
-    "they press Run. Exports hold the run that is shown, with its protocol, and no path of this machine."
-)
-INVITATION = "Press Run: there is nothing to export yet."
 FETCH = (
     "(file) => { if (!file?.url) return; const a = document.createElement('a'); a.href = file.url; "
     "a.download = file.orig_name || ''; document.body.append(a); a.click(); a.remove(); }"
@@ -57,15 +54,14 @@ class SharePanel:
 def build() -> SharePanel:
     """Place the panel."""
     with gr.Column(elem_classes="gl-panel", elem_id="gl-panel-share"):
-        parts.heading("Keep it, pass it on", READING)
+        parts.heading("share")
         with gr.Row(elem_classes="gl-sharing"):
             link = _link()
-            buttons = [_button(f"Export {said}", name)
-                       for name, said in (("csv", "tables (CSV)"), ("json", "JSON"), ("report", "report (HTML)"))]
-            upload = gr.UploadButton("Import JSON or adapter", file_types=[".json", ".safetensors", ".zip"], size="sm",
-                                     elem_id="gl-import", min_width=110, scale=0)
-        shown = gr.HTML(note(INVITATION), elem_id="gl-shown")
-        with gr.Accordion("Show code", open=False, elem_id="gl-code"):
+            buttons = [_button(name) for name in FORMATS]
+            upload = parts.worded(gr.UploadButton, words={"label": "share.import"}, size="sm", elem_id="gl-import",
+                                  file_types=[".json", ".safetensors", ".zip"], min_width=110, scale=0)
+        shown = parts.worded(gr.HTML, words={"value": lambda: note(say("share.invitation"))}, elem_id="gl-shown")
+        with parts.worded(gr.Accordion, words={"label": "share.show_code"}, open=False, elem_id="gl-code"):
             shown_code = gr.HTML(code_html(DEFAULT))
         taking = take.build()
         file = gr.DownloadButton(visible=False)
@@ -133,8 +129,8 @@ def code_html(experiment: Experiment, uploads: Collection[str] = ()) -> str:
         experiment: what the controls say.
         uploads: paths of this visitor's uploads.
     """
-    forms = (("Command line", code.command_line), ("Python", code.python_code))
-    return "".join(parts.snippet(name, write(experiment, uploads)) for name, write in forms)
+    forms = (("share.command_line", code.command_line), ("share.python", code.python_code))
+    return "".join(parts.snippet(say(name), write(experiment, uploads)) for name, write in forms)
 
 
 def shows(panel: SharePanel) -> list[gr.Component]:
@@ -152,9 +148,10 @@ def show(panel: SharePanel, record: Record, method: str = "") -> dict[Any, Any]:
     """
     run = record.run
     if not run.model_label:
-        return {panel.shown: note(INVITATION)}
-    said = f"Exports hold the run shown: {run.model_label}, {run.removed.describe(run.blocks)} ({record.source})."
-    shown: dict[Any, Any] = {panel.shown: note(said, str(run.removed), record.when)}
+        return {panel.shown: note(say("share.invitation"))}
+    holds = say("share.holds", model=run.model_label, removes=removes(run.removed, run.blocks),
+                source=say(f"source.{record.source}"))
+    shown: dict[Any, Any] = {panel.shown: note(holds, str(run.removed), record.when)}
     shown |= {getattr(panel, name): gr.Button(interactive=True) for name in FORMATS}
     return shown | take.show(panel.take, record, method)
 
@@ -164,15 +161,17 @@ def note(said: str, blocks: str = "", when: str = "") -> str:
     return f"<p class='gl-note' data-blocks='{escape(blocks)}' data-when='{escape(when)}'>{escape(said)}</p>"
 
 
-def _button(said: str, name: str) -> gr.Button:
-    return gr.Button(said, size="sm", interactive=False, elem_id=f"gl-export-{name}", min_width=110, scale=0)
+def _button(name: str) -> gr.Button:
+    return parts.worded(gr.Button, words={"value": f"share.{name}"}, size="sm", interactive=False,
+                        elem_id=f"gl-export-{name}", min_width=110, scale=0)
 
 
 def _link() -> gr.HTML:
     template = (
-        "<div class='gl-link'><button type='button' class='gl-copy'>Copy link</button>"
+        f"<div class='gl-link'>{words_in('button', 'link.copy', 'gl-copy', type='button')}"
         "<span class='gl-copied' role='status'></span>"
-        "<input class='gl-link-text' type='text' readonly hidden aria-label='Link to this view'></div>"
+        f"<input class='gl-link-text' type='text' readonly hidden aria-label='{said('link.label', 'en')}' "
+        "data-words-aria-label='link.label'></div>"
     )
-    return gr.HTML(link_value(None), html_template=template, js_on_load=(ASSETS / "share.js").read_text("utf-8"),
+    return gr.HTML(link_value(None), html_template=template, js_on_load=script("share", words="link."),
                    elem_id="gl-link", apply_default_css=False)

@@ -11,26 +11,16 @@ import numpy as np
 from analysis.figures.similarity import influence_curve, norm_curve, run_name, similarity_map, two_cosines
 from analysis.numbers import three
 from analysis.panels import parts
+from analysis.speech import say
 from ghosted.removed import RemovedBlocks
 from ghosted.results import Similarity
 
 PART = "similarity"
-READING = (
-    "The mean cosine between any two states, coloured by angle. What a block changes: low points are blocks, or runs "
-    "of blocks, that barely turn the state, and the shaded ones are removed. A sink is a position whose state is so "
-    "long that it owns every sum over tokens: the flattened cosine sees little else, per token it counts once."
-)
-FORMULA = (
-    "$\\cos(x_i, x_j)$ averaged over tokens, where $x_i$ is the state entering block $i$; block influence is "
-    "$1 - \\cos(x_i, x_{i+1})$."
-)
-FLATTENED = "Flattened: $\\sum_t x_{i,t} \\cdot x_{j,t} \\,/\\, (\\|X_i\\|_F \\|X_j\\|_F)$."
-PICTURES = (
-    ("similarity", "Cosine of every pair of states", "the map of all pairs of states", 440),
-    ("influence", "What each block changes", "what each block changes", 420),
-    ("norms", "How long states are, by position", "the norm of states by position", 420),
-    ("cosines", "Per token or flattened: which run is chosen?", "what each of two cosines would choose", 420),
-)
+COSINE, INFLUENCE = "$\\cos(x_i, x_j)$", "$1 - \\cos(x_i, x_{i+1})$"
+FLATTENED = "$\\sum_t x_{i,t} \\cdot x_{j,t} \\,/\\, (\\|X_i\\|_F \\|X_j\\|_F)$"
+PICTURES = {"similarity": ("map", 440), "influence": ("influence", 420), "norms": ("norms", 420),
+            "cosines": ("cosines", 420)}
+"""The pictures by name: what the catalogue calls them, and their height."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +33,16 @@ class SimilarityPanel:
 
 def build() -> SimilarityPanel:
     """Place the panel."""
-    parts.heading("How alike are the layers?", READING)
+    parts.heading("similarity")
     with gr.Row(elem_classes="gl-quad"):
-        pictures = {name: parts.captioned(name, caption, f"Press Run: {what} appears here.", height)
-                    for name, caption, what, height in PICTURES}
-    return SimilarityPanel(pictures, parts.formula(FORMULA))
+        pictures = {name: parts.captioned(name, f"similarity.{key}", f"similarity.{key}_empty", height)
+                    for name, (key, height) in PICTURES.items()}
+    return SimilarityPanel(pictures, parts.formula(formula))
+
+
+def formula() -> str:
+    """Return what the pictures show."""
+    return say("similarity.formula", cosine=COSINE, influence=INFLUENCE)
 
 
 def show(panel: SimilarityPanel, record: Any) -> dict[Any, Any]:
@@ -58,7 +53,8 @@ def show(panel: SimilarityPanel, record: Any) -> dict[Any, Any]:
         "norms": norm_curve(similarity, removed), "cosines": two_cosines(similarity, count_of(removed)),
     }
     updates = {panel.pictures[name]: parts.drawn(figure) for name, figure in figures.items()}
-    said = " ".join((FORMULA, gaps(similarity, removed), FLATTENED, choices(similarity, count_of(removed)),
+    flattened = say("similarity.flattened", formula=FLATTENED)
+    said = " ".join((formula(), gaps(similarity, removed), flattened, choices(similarity, count_of(removed)),
                      sinks(similarity)))
     return updates | {panel.formula: said}
 
@@ -71,19 +67,21 @@ def count_of(removed: RemovedBlocks) -> int:
 def gaps(similarity: Similarity, removed: RemovedBlocks) -> str:
     """Return both cosines over each gap, in one sentence."""
     said = "; ".join(
-        f"$\\cos(x_{{{gap.start}}}, x_{{{gap.stop}}}) = {three(float(similarity.cosine[gap.start, gap.stop]))}$ "
-        f"(flattened ${three(float(similarity.flattened[gap.start, gap.stop]))}$)" for gap in removed.gaps
+        say("similarity.gap_flattened", flattened=f"${three(float(similarity.flattened[gap.start, gap.stop]))}$",
+            cosine=f"$\\cos(x_{{{gap.start}}}, x_{{{gap.stop}}}) = "
+                   f"{three(float(similarity.cosine[gap.start, gap.stop]))}$") for gap in removed.gaps
     )
-    return f"Here {said} over {similarity.tokens:,} tokens." if said else f"Over {similarity.tokens:,} tokens."
+    tokens = f"{similarity.tokens:,}"
+    return say("similarity.here", gaps=said, tokens=tokens) if said else say("similarity.over", tokens=tokens)
 
 
 def choices(similarity: Similarity, count: int) -> str:
     """Return which run of ``count`` blocks each cosine would choose, in one sentence."""
-    blocks = "block" if count == 1 else "blocks"
+    blocks = say("similarity.block" if count == 1 else "similarity.blocks")
     per_token, flattened = (run_name(similarity.best_start(count, flat), count) for flat in (False, True))
     if per_token == flattened:
-        return f"For {count} {blocks} in a row both choose {per_token}."
-    return f"For {count} {blocks} in a row the cosine per token chooses {per_token}, the flattened one {flattened}."
+        return say("similarity.both", count=count, blocks=blocks, run=per_token)
+    return say("similarity.differ", count=count, blocks=blocks, run=per_token, other=flattened)
 
 
 def sinks(similarity: Similarity) -> str:
@@ -91,13 +89,15 @@ def sinks(similarity: Similarity) -> str:
     found = similarity.sinks()
     where = np.flatnonzero(found.any(axis=0))
     if not len(where):
-        return "No position's norm reaches ten times the median of its state: no sink."
+        return say("similarity.no_sink")
     medians = np.median(similarity.norms, axis=1, keepdims=True)
     times = np.where(found, similarity.norms / np.where(medians > 0, medians, 1.0), 0.0)
     state, position = np.unravel_index(int(times.argmax()), times.shape)
-    named = ", ".join(str(each) for each in where[:5]) + (f" and {len(where) - 5} more" if len(where) > 5 else "")
-    places = "position" if len(where) == 1 else "positions"
-    return (
-        f"Sink at {places} {named}, in {int(found.any(axis=1).sum())} of {similarity.blocks + 1} states; the largest "
-        f"has ${three(float(times.max()))}$ times the median norm of state {state}, at position {position}."
+    named = ", ".join(str(each) for each in where[:5])
+    if len(where) > 5:
+        named = say("similarity.more", positions=named, count=len(where) - 5)
+    return say(
+        "similarity.sink" if len(where) == 1 else "similarity.sinks", positions=named,
+        states=int(found.any(axis=1).sum()), all=similarity.blocks + 1, times=f"${three(float(times.max()))}$",
+        state=state, position=position,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -10,17 +11,13 @@ import gradio as gr
 
 from analysis import tables
 from analysis.job import Ended, Waiting
-from analysis.names import label_in
+from analysis.names import label_in, removes
 from analysis.numbers import three
+from analysis.panels import parts
 from analysis.settings import DEFAULT
+from analysis.speech import say
 from ghosted.progress import Note, Progress
 from ghosted.results import Run
-
-READY = (
-    f"Ready. Press Run and {DEFAULT.criterion} finds {DEFAULT.count} blocks to remove, or drag on the map to choose "
-    "them yourself."
-)
-SHOWN = "Until then you see a run that was computed beforehand, on text that the model wrote itself."
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,14 @@ class StatusPanel:
 def build(precomputed: bool = False) -> StatusPanel:
     """Place the status line; the notices are placed where they are read, beside the first results."""
     notices = gr.HTML(elem_id="gl-notices", render=False)
-    return StatusPanel(gr.HTML(line(READY, note=SHOWN if precomputed else ""), elem_id="gl-status"), notices)
+    place = parts.worded(gr.HTML, words={"value": partial(ready, precomputed)}, elem_id="gl-status")
+    return StatusPanel(place, notices)
+
+
+def ready(precomputed: bool = False) -> str:
+    """Return the status line of a page on which nothing was done yet."""
+    said = say("status.ready", criterion=DEFAULT.criterion, count=DEFAULT.count)
+    return line(said, note=say("status.shown") if precomputed else "")
 
 
 def line(said: str, kind: str = "ready", share: float | None = None, badge: str = "", note: str = "") -> str:
@@ -49,16 +53,23 @@ def line(said: str, kind: str = "ready", share: float | None = None, badge: str 
 def event_line(event: Progress | Note | Waiting | Ended, note: str = "") -> str:
     """Return the status line for an event of a job; progress keeps the ``note`` on what is going on beside it."""
     if isinstance(event, Progress):
-        said = str(event)
+        said = progress(event)
         return line(said[:1].upper() + said[1:], "busy", event.done / max(event.total, 1), note=note)
     if isinstance(event, Note):
         return line(event.text[:1].upper() + event.text[1:], "busy", 0)
     if isinstance(event, Waiting):
-        wait = "" if event.seconds is None else f", about {duration(event.seconds)}"
-        return line(f"Waiting: {event.before} run{'s' * (event.before > 1)} before yours{wait}.", "busy", 0)
+        wait = "" if event.seconds is None else say("status.wait", time=duration(event.seconds))
+        key = "status.waiting" if event.before > 1 else "status.waiting_one"
+        return line(say(key, count=event.before, wait=wait), "busy", 0)
     if event.run is not None:
         return finished(event.run)
     return line(event.said, event.how)
+
+
+def progress(event: Progress) -> str:
+    """Return where a stage is, as :class:`~ghosted.progress.Progress` says it; the library names the stage."""
+    left = "" if event.seconds_left is None else say("status.left", seconds=f"{event.seconds_left:.0f}")
+    return say("status.progress", stage=event.stage, done=event.done, total=event.total, left=left)
 
 
 def duration(seconds: float) -> str:
@@ -68,12 +79,12 @@ def duration(seconds: float) -> str:
 
 def finished(run: Run) -> str:
     """Return the status line of a finished run: what was run, on what, who chose the blocks, in which time."""
-    time = f" in {three(sum(run.seconds.values()))} s" if run.seconds else ""
-    removed = run.removed.describe(run.blocks)
+    time = say("status.took", seconds=three(sum(run.seconds.values()))) if run.seconds else ""
+    removed = removes(run.removed, run.blocks)
     if run.choice is not None:
-        removed += f", chosen by {label_in('ghosted.criteria', run.choice.criterion)}"
-        removed += ", a near tie" if run.choice.near_tie else ""
-    said = f"Done{time}: {run.model_label}, {run.dtype}, {removed}."
+        removed += say("status.chosen_by", criterion=label_in("ghosted.criteria", run.choice.criterion))
+        removed += say("status.near_tie") if run.choice.near_tie else ""
+    said = say("status.done", time=time, model=run.model_label, dtype=run.dtype, removed=removed)
     return line(said, "done", badge=tables.self_check(run))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -13,11 +14,12 @@ from analysis.panels import parts
 from analysis.panels.beside import Beside
 from analysis.panels.status import line
 from analysis.record import Record
+from analysis.speech import say
 from analysis.taking import Taken, Wanted, exportable, size, taker, wanted
+from analysis.words import said
 from ghosted.errors import GhostedError, InputError
 
-READY = "Choose a method and a format: what will happen, and how large it will be, is said here first."
-INVITATION = "Press Run: there is no model to export yet."
+READY = said("take.ready", "en")
 FAVOURITE = "ghosted"
 
 
@@ -37,20 +39,24 @@ class TakePanel:
 
 def build() -> TakePanel:
     """Place the part, in the panel that shares."""
-    gr.HTML("<h3 class='gl-caption'>Export the repaired model</h3>")
+    parts.caption("take.title")
     with gr.Row():
-        method = gr.Dropdown([], label="Method", elem_id="gl-take-method", min_width=200, scale=1, interactive=True)
-        form = gr.Dropdown(choices("ghosted.formats"), value="adapter", label="Format", elem_id="gl-take-form",
-                           min_width=240, scale=1, interactive=True)
+        method = parts.worded(gr.Dropdown, [], words={"label": "take.method"}, elem_id="gl-take-method", min_width=200,
+                              scale=1, interactive=True)
+        words = {"label": "take.format", "choices": partial(choices, "ghosted.formats")}
+        form = parts.worded(gr.Dropdown, words=words, value="adapter", elem_id="gl-take-form", min_width=240, scale=1,
+                            interactive=True)
     with gr.Row(elem_classes="gl-sharing"):
         options = {"size": "sm", "min_width": 110, "scale": 0}
-        go = gr.Button("Export model", interactive=False, elem_id="gl-take", **options)
-        stop = gr.Button("Stop exporting", interactive=False, elem_id="gl-take-stop", **options)
-        file = gr.DownloadButton("Download", visible=False, variant="primary", elem_id="gl-take-file", **options)
-    said = gr.HTML(line(INVITATION), elem_id="gl-taking")
-    with gr.Accordion("The same on the command line", open=False) as more:
+        go = parts.worded(gr.Button, words={"value": "take.export"}, interactive=False, elem_id="gl-take", **options)
+        stop = parts.worded(gr.Button, words={"value": "take.stop"}, interactive=False, elem_id="gl-take-stop",
+                            **options)
+        file = gr.DownloadButton(say("take.download"), visible=False, variant="primary", elem_id="gl-take-file",
+                                 **options)
+    told = parts.worded(gr.HTML, words={"value": lambda: line(say("take.invitation"))}, elem_id="gl-taking")
+    with parts.worded(gr.Accordion, words={"label": "take.command"}, open=False) as more:
         command = gr.HTML(elem_id="gl-take-command")
-    return TakePanel(method, form, go, stop, file, said, more, command)
+    return TakePanel(method, form, go, stop, file, told, more, command)
 
 
 def shows(panel: TakePanel) -> list[gr.Component]:
@@ -108,9 +114,9 @@ class Taking(Beside):
             return gr.skip()
         record = self.live.record(request)
         if record is None or not exportable(record.run):
-            return {self.panel.line: line(INVITATION)}
+            return {self.panel.line: line(say("take.invitation"))}
         if record.source != "live":
-            return {self.panel.line: line(READY), self.panel.command: ""}
+            return {self.panel.line: line(say("take.ready")), self.panel.command: ""}
         picked = self.live.sessions.of(request.session_hash).takes
         return self._said(request, offered_first(exportable(record.run), picked), form)
 
@@ -131,7 +137,8 @@ class Taking(Beside):
 
     def shown(self, taken: Taken) -> dict[Any, Any]:
         """Offer the file."""
-        label = f"Download {method_label(taken.wanted.method)}, {taken.wanted.form} ({size(taken.bytes)})"
+        label = say("take.download_what", method=method_label(taken.wanted.method), form=taken.wanted.form,
+                    size=size(taken.bytes))
         file = gr.DownloadButton(label, value=str(taken.path), visible=True)
         return {self.panel.line: line(taken.said(), "done"), self.panel.file: file}
 
@@ -144,7 +151,7 @@ class Taking(Beside):
             return {self.panel.line: line(str(error)), self.panel.command: ""}
         uploads = self.live.sessions.of(request.session_hash).uploads
         command = code.export_command(chosen.experiment, form, uploads)
-        shown = {self.panel.command: parts.snippet("Command line", command)}
+        shown = {self.panel.command: parts.snippet(say("share.command_line"), command)}
         try:
             return shown | {self.panel.line: line(self.live.outlook(chosen))}
         except GhostedError as error:
@@ -153,7 +160,7 @@ class Taking(Beside):
     def _wanted(self, request: gr.Request, method: str | None, form: str) -> Wanted:
         record = self.live.record(request)
         if record is None:
-            raise InputError(INVITATION)
+            raise InputError(say("take.invitation"))
         chosen = wanted(record.run, method or "", form)
         self.live.allow(chosen.experiment, request.session_hash)
         return chosen

@@ -1,7 +1,7 @@
 // The criteria: buttons that move the selection where the choice is known, and the strip of scores under the map.
 const ROWS = 7; // candidates drawn where each is a set of blocks
 const chipOf = (name) => root.querySelector(`[data-criterion='${CSS.escape(name)}']`);
-const labelOf = (name) => chipOf(name)?.dataset.label ?? name;
+const labelOf = (name) => chipOf(name)?.textContent ?? name;
 
 // What a criterion chooses for the count that is set, with its scores: {per, higher, scores | sets, gaps}; null where
 // the model must be asked first.
@@ -25,10 +25,9 @@ function follow(name) {
 
 function missing(name) {
   const most = state.blocks - 1;
-  if (!(state.count >= 1 && state.count <= most)) return `How many? From 1 to ${most} of ${state.blocks} blocks can go.`;
-  if (data.choices?.[name]) return `${labelOf(name)} cannot remove ${state.count} of these blocks.`;
-  const asks = chipOf(name)?.dataset.outline ? "needs the similarities" : "asks the model";
-  return `${labelOf(name)} ${asks}: press Run to let it choose.`;
+  if (!(state.count >= 1 && state.count <= most)) return say("map.many", { most, all: state.blocks });
+  if (data.choices?.[name]) return say("map.cannot", { criterion: labelOf(name), count: state.count });
+  return say(chipOf(name)?.dataset.outline ? "map.needs" : "map.asks", { criterion: labelOf(name) });
 }
 
 function drawCriteria() {
@@ -36,7 +35,7 @@ function drawCriteria() {
     chip.setAttribute("aria-pressed", chip.dataset.criterion === state.criterion);
   }
   const chip = root.querySelector("details [aria-pressed='true']"); // named where their list is closed
-  part("more").textContent = chip ? `with the model: ${chip.dataset.label}` : "with the model";
+  part("more").textContent = chip ? say("map.more_chosen", { criterion: chip.textContent }) : say("map.more");
 }
 
 function drawScores() {
@@ -44,16 +43,13 @@ function drawScores() {
   group.replaceChildren();
   make("rect", { x: LEFT, y: SCORES_TOP, width: SIDE, height: SCORES_HEIGHT, rx: 3, class: "gl-map-well" }, group);
   if (!found) {
-    const text = shown ? missing(shown) : "A criterion's scores appear here.";
+    const text = shown ? missing(shown) : say("map.no_scores");
     make("text", { x: LEFT + 10, y: SCORES_TOP + 25, class: "gl-map-caption" }, group, text);
     return;
   }
-  const better = found.higher ? "higher is better" : "lower is better";
-  const each = {
-    start: `by first block of ${state.count}`, block: "per block", set: "its candidates, best first",
-  }[found.per];
+  const each = say(`map.per_${found.per}`, { count: state.count });
   const caption = { x: LEFT, y: base + 12, class: "gl-map-caption" };
-  const text = make("text", caption, group, `${labelOf(shown)}, ${each}; ${better}`);
+  const text = make("text", caption, group, say(found.higher ? "map.higher" : "map.lower", { criterion: labelOf(shown), each }));
   if (text.getComputedTextLength() > SIDE) {
     text.setAttribute("textLength", SIDE);
     text.setAttribute("lengthAdjust", "spacingAndGlyphs");
@@ -100,12 +96,12 @@ function saysScore(block, y) {
   if (found.per === "set") {
     const rows = found.sets.slice(0, ROWS), at = Math.floor(((y - SCORES_TOP) / SCORES_HEIGHT) * rows.length);
     const { gaps, score } = rows[clamp(at, 0, rows.length - 1)];
-    return `${labelOf(shown)}: blocks ${nameOf(gaps)}, score ${three(score)}`;
+    return say("map.scores", { criterion: labelOf(shown), blocks: nameOf(gaps), score: three(score) });
   }
   const score = found.scores[block];
-  if (score === null || score === undefined) return `${labelOf(shown)}: no score from block ${block} on.`;
+  if (score === null || score === undefined) return say("map.score_ends", { criterion: labelOf(shown), block });
   const what = found.per === "start" ? nameOf([[block, block + state.count - 1]]) : `${block}`;
-  return `${labelOf(shown)}: ${what.includes("–") ? "blocks" : "block"} ${what}, score ${three(score)}`;
+  return say(what.includes("–") ? "map.scores" : "map.score", { criterion: labelOf(shown), blocks: what, score: three(score) });
 }
 
 const more = root.querySelector("details");

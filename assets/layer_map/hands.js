@@ -80,15 +80,15 @@ function here(at) {
   if (!at) says("");
   else if (at.where === "map") says(saysPair(at.row, at.column));
   else if (at.where === "scores") says(saysScore(at.block, at.y));
-  else if (gapAt(state.gaps, at.block) < 0) says(`Block ${at.block}: drag chooses a range, Shift+drag adds one.`);
-  else says(`Block ${at.block}, removed: drag moves the range, Shift+click puts the block back.`);
+  else if (gapAt(state.gaps, at.block) < 0) says(say("map.block", { block: at.block }));
+  else says(say("map.block_gone", { block: at.block }));
 }
 
 function addGap() {
   const block = freePlace(state.gaps, state.blocks);
   const found = block === null ? null : withGap(state.gaps, block, block, state.blocks);
   if (found) choose(found.gaps, found.active);
-  else says("There is no free place for another gap.");
+  else says(say("map.full"));
 }
 
 function dropGap() {
@@ -127,4 +127,5 @@ new ResizeObserver(([{ contentRect }]) => root.classList.toggle("gl-wide", conte
 
 says("");
 read();
+onLanguage(() => { says(""); draw(); });
 watch("value", read);

@@ -1,7 +1,5 @@
 // What is chosen, drawn on the picture and on the strip of blocks; what the criteria would choose, as outlines.
-const HELP = matchMedia("(pointer: coarse)").matches
-  ? "Drag on the strip, or tap a cell of the picture; + adds a gap, which is dragged to its place."
-  : "Arrows move a gap, Shift+arrows resize it, [ ] switch, + adds, Delete removes; Shift+drag adds one.";
+const HELP = matchMedia("(pointer: coarse)").matches ? "map.help_touch" : "map.help";
 const DASHES = JSON.parse(root.dataset.dashes);
 
 function mark() {
@@ -26,7 +24,7 @@ function mark() {
   });
   const idle = svg.querySelectorAll(".gl-map-empty");
   IDLE[state.gaps.length ? "chosen" : "nothing"].forEach((said, line) => {
-    if (idle[line]) idle[line].textContent = said;
+    if (idle[line]) idle[line].textContent = said && say(said);
   });
   tellReaders();
   drawOutlines();
@@ -36,22 +34,23 @@ function mark() {
 
 function tellReaders() {
   const text = describe(state.gaps, state.blocks), several = state.gaps.length > 1;
-  svg.setAttribute("aria-label", `Layer map: ${text}`);
+  svg.setAttribute("aria-label", say("map.label", { text }));
   const active = several ? nameOf([state.gaps[state.active]]) : "";
-  const which = several ? `; gap ${state.active + 1} of ${state.gaps.length}, ${active}, is active` : "";
+  const which = several
+    ? say("map.active", { at: state.active + 1, all: state.gaps.length, blocks: active }) : "";
   svg.setAttribute("aria-valuetext", text + which);
   svg.setAttribute("aria-valuemax", state.blocks - 1);
   svg.setAttribute("aria-valuenow", state.gaps.length ? state.gaps[state.active][0] : 0);
   const [first, last] = state.gaps.length === 1 ? state.gaps[0] : [];
   const cosine = data.cosine && first !== undefined ? data.cosine[first * (state.blocks + 1) + last + 1] : NaN;
-  const alike = Number.isNaN(cosine) ? "" : `, cosine ${three(cosine)}`;
+  const alike = Number.isNaN(cosine) ? "" : say("map.cosine", { cosine: three(cosine) });
   part("says").textContent = text[0].toUpperCase() + text.slice(1) + alike;
   part("add").setAttribute("aria-disabled", freePlace(state.gaps, state.blocks) === null);
   part("drop").setAttribute("aria-disabled", !state.gaps.length);
 }
 
 function says(text) {
-  part("hover").textContent = text || HELP;
+  part("hover").textContent = text || say(HELP);
 }
 
 // Each criterion's own choice of `count` blocks, where the similarities alone tell it.
@@ -72,16 +71,16 @@ function drawOutlines() {
 
 function saysPair(row, column) {
   const i = Math.min(row, column), j = Math.max(row, column), k = i * (state.blocks + 1) + j;
-  const between = `${j - i === 1 ? "block" : "blocks"} ${nameOf([[i, j - 1]])}`;
-  const what = i === j ? `State ${i}` : `States ${i} and ${j}, ${between}`;
+  const blocks = nameOf([[i, j - 1]]);
+  const what = i === j ? say("map.state", { at: i }) : say(j - i === 1 ? "map.states_one" : "map.states", { i, j, blocks });
   if (!data.cosine) return what;
   const angle = (Math.acos(clamp(data.cosine[k], -1, 1)) * 180) / Math.PI;
-  let text = `${what}: cosine ${three(data.cosine[k])}, angle ${three(angle)}°`;
+  let text = say("map.pair", { what, cosine: three(data.cosine[k]), angle: three(angle) });
   if (data.before && i !== j) {
-    text += `; error ${three(data.before[k])} before repair, ${three(data.left[k])} after`;
-    text += Number.isNaN(data.after[k]) ? "" : ` (${three(100 * data.after[k])} % left)`;
+    text += say("map.errors", { before: three(data.before[k]), after: three(data.left[k]) });
+    text += Number.isNaN(data.after[k]) ? "" : say("map.share", { share: three(100 * data.after[k]) });
   }
   const by = [...root.querySelectorAll("[data-outline]")].filter((chip) =>
     known(chip.dataset.criterion)?.gaps.some(([first, last]) => first === i && last + 1 === j));
-  return by.length ? `${text}. Choice of ${by.map((chip) => chip.dataset.label).join(", ")}` : text;
+  return by.length ? say("map.choice", { text, criteria: by.map((chip) => chip.textContent).join(", ") }) : text;
 }

@@ -2,14 +2,13 @@
 const LEFT = 33, SIDE = 363, STRIP_TOP = SIDE + 8, STRIP_HEIGHT = 24;
 const SCORES_TOP = STRIP_TOP + STRIP_HEIGHT + 22, SCORES_HEIGHT = 42;
 const VIEWS = {
-  similarity: { low: "unlike", high: "alike", place: (cosine) => 0.5 + Math.asin(cosine) / Math.PI },
-  before: { low: "error 2", high: "0", place: (error) => 1 - clamp(error, 0, 2) / 2 },
-  left: { low: "error 2", high: "0", place: (error) => 1 - clamp(error, 0, 2) / 2 },
-  after: { low: "2 × worse", high: "repaired", place: (share) => 1 - clamp(share, 0, 2) / 2 },
+  similarity: { low: "map.unlike", high: "map.alike", place: (cosine) => 0.5 + Math.asin(cosine) / Math.PI },
+  before: { low: "map.error_2", high: "", place: (error) => 1 - clamp(error, 0, 2) / 2 },
+  left: { low: "map.error_2", high: "", place: (error) => 1 - clamp(error, 0, 2) / 2 },
+  after: { low: "map.worse", high: "map.repaired", place: (share) => 1 - clamp(share, 0, 2) / 2 },
 };
 const IDLE = {
-  nothing: ["Drag here to choose blocks by hand,", "or let a criterion such as best find them."],
-  chosen: ["Press Run to see how alike the states are.", ""],
+  nothing: ["map.idle", "map.idle_or"], chosen: ["map.idle_run", ""],
 };
 
 const cell = () => SIDE / (state.blocks + 1);
@@ -87,12 +86,12 @@ function drawViews(name) {
     button.setAttribute("aria-checked", button.dataset.view === name);
     button.setAttribute("aria-disabled", !there);
     button.tabIndex = button.dataset.view === name ? 0 : -1;
-    button.title = there ? button.dataset.says : "Drawn at the end of a run";
+    button.title = say(there ? `map.${button.dataset.view}_says` : "map.later");
   }
   const { low, high } = VIEWS[name], legend = part("legend"), from = name === "similarity" ? 0.5 : 0;
   legend.classList.toggle("gl-waits", !numbersOf(name));
-  legend.children[0].textContent = low;
-  legend.children[2].textContent = high;
+  legend.children[0].textContent = say(low);
+  legend.children[2].textContent = high ? say(high) : "0";
   const stops = Array.from({ length: 9 }, (_, k) => `rgb(${colour(from + ((1 - from) * k) / 8)})`);
   legend.children[1].style.backgroundImage = `linear-gradient(90deg, ${stops})`;
 }
@@ -100,13 +99,13 @@ function drawViews(name) {
 function look(name) {
   view = name;
   draw();
-  says(`Shown: ${root.querySelector(`[data-view='${name}']`).dataset.says}`);
+  says(say("map.shown", { what: say(`map.${name}_says`) }));
 }
 
 for (const button of root.querySelectorAll("[data-view]")) {
   button.addEventListener("click", () => {
     if (button.getAttribute("aria-disabled") !== "true") look(button.dataset.view);
-    else says("The errors of all ranges are drawn at the end of a run: press Run.");
+    else says(say("map.later_run"));
   });
 }
 part("views").addEventListener("keydown", (event) => {

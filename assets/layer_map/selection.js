@@ -48,8 +48,8 @@ function nameOf(gaps) {
 
 function describe(gaps, blocks) {
   const n = countOf(gaps);
-  if (!n) return `removes nothing (0 of ${blocks})`;
-  return `removes ${n === 1 ? "block" : "blocks"} ${nameOf(gaps)} (${n} of ${blocks})`;
+  if (!n) return say("map.removes_nothing", { all: blocks });
+  return say(n === 1 ? "map.removes_one" : "map.removes", { blocks: nameOf(gaps), count: n, all: blocks });
 }
 
 // Three significant digits, as analysis/numbers.py writes them.
