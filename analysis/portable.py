@@ -83,11 +83,13 @@ def at_hand(experiment: Experiment, uploads: Mapping[str, str] | None = None) ->
         if path := (uploads or {}).get(name.removeprefix(HASH).lower()):
             return path
         which = say("file.hash", digits=name.removeprefix(HASH)[:12]) if is_hash(name) else ""
-        notices.append(say("file.text", role=say(f"file.{role}"), which=which, instead=instead))
+        role = say(f"file.{role}")
+        notices.append(say("file.text", role=role, which=which, instead=instead))
         return None
 
     changed: dict[str, Any] = {}
-    changed["text"] = text(experiment.text, "calibration", say("file.calibration_instead", text=DEFAULT.text)) or DEFAULT.text
+    until = say("file.calibration_instead", text=DEFAULT.text)
+    changed["text"] = text(experiment.text, "calibration", until) or DEFAULT.text
     if experiment.held_out:
         changed["held_out"] = text(experiment.held_out, "held_out", say("file.held_out_instead"))
     kept = [text(name, "evaluation", say("file.evaluation_instead")) for name in experiment.evaluate]

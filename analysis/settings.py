@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from analysis.speech import say
+from analysis.speech import language, say, say_of
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
 from ghosted.flags import names
@@ -59,7 +59,7 @@ def experiment_from(values: dict[str, Any]) -> Experiment:
     clean |= {"evaluate": tuple(names(str(values["evaluate"] or "")))}
     for name in ("model", "text"):
         if not clean[name]:
-            raise InputError(say("refused.none_chosen", name=name))
+            raise InputError(say(f"refused.no_{name}"))
     if not clean["methods"]:
         raise InputError(say("refused.no_method"))
     if clean["criterion"] != "manual":
@@ -82,7 +82,7 @@ def refuse_paths(experiment: Experiment, uploads: Collection[str], known_texts: 
 
 
 def _whole(name: str, value: Any) -> int:
-    label = name.replace("_", " ")
+    label = _label(name)
     if value is None:
         raise InputError(say("refused.empty_whole", name=label))
     try:
@@ -94,13 +94,19 @@ def _whole(name: str, value: Any) -> int:
     return int(number)
 
 
+def _label(name: str) -> str:
+    """Return what a setting is called in a sentence; in English as on the command line."""
+    plain = name.replace("_", " ")
+    return plain if language() == "en" else say_of("controls", name.removeprefix("max_"), plain)
+
+
 def _number(name: str, value: Any) -> float:
     if value is None:
-        raise InputError(say("refused.empty_number", name=name))
+        raise InputError(say("refused.empty_number", name=_label(name)))
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InputError(say("refused.not_number", name=name, given=str(value)[:40])) from None
+        raise InputError(say("refused.not_number", name=_label(name), given=str(value)[:40])) from None
 
 
 def _written(ridge: float | str) -> str:
