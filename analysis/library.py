@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import measuring, zero_gpu
 from analysis.measuring import Asked, Measured
-from analysis.speech import say_of
+from analysis.speech import say, say_of
 from ghosted.errors import ResourceError
 from ghosted.experiment import Experiment
 from ghosted.progress import CancelFlag, Steps
@@ -115,8 +115,7 @@ def outlook(wanted: Wanted, limit: int | None = None) -> str:
 
 def _refuse_lent() -> None:
     if zero_gpu.is_here():
-        raise ResourceError("A Space that lends its GPU for seconds exports no models; on your own machine, "
-                            "python -m ghosted export does.")  # fmt: skip
+        raise ResourceError(say("refused.lent"))
 
 
 _run_anywhere = zero_gpu.lent(_run_here, describe)

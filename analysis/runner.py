@@ -195,7 +195,7 @@ class Runner:
         job.cancel.set()
         if job in self._jobs and self._jobs[0] is not job:
             self._jobs.remove(job)
-            job.put(Ended("stopped", "Stopped before it started."))
+            job.put(Ended("stopped", say("refused.stopped")))
 
     def _seconds_before(self, job: Job | None = None) -> float | None:
         """Return about how long the jobs before one, or all, still take; ``None`` where one's kind never ended yet."""

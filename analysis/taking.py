@@ -134,8 +134,7 @@ def outlook(asked: Wanted, workspace: Workspace | None = None, limit: int | None
 def check_size(foreseen: Foreseen | None, limit: int | None) -> None:
     """Raise :class:`InputError` where an export is larger than may leave."""
     if foreseen is not None and limit is not None and foreseen.bytes > limit:
-        raise InputError(f"This export has {size(foreseen.bytes)} and at most {size(limit)} leave a page that is open "
-                         "to others; on your own machine, python -m ghosted export writes it.")  # fmt: skip
+        raise InputError(say("refused.large", size=size(foreseen.bytes), limit=size(limit)))
 
 
 def take(
