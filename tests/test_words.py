@@ -11,6 +11,7 @@ from fake_run import facts, make_run, measure, outlook, take
 from analysis.names import choices, label_in
 from analysis.page import build_page
 from analysis.panels import parts
+from analysis.panels.status import resaid
 from analysis.record import Record
 from analysis.settings import DEFAULT, FIELDS, values_of
 from analysis.shown import Shown
@@ -103,7 +104,7 @@ def spoken():
 def test_every_text_is_said_somewhere():
     exact = {text for text in spoken() if "\0" not in text}
     patterns = [pattern(text) for text in spoken() if "\0" in text and "." in text]
-    registered = re.compile(r"(operators|criteria|formats|texts|about|controls)\..+")  # by the names of a registry
+    registered = re.compile(r"(operators|criteria|formats|texts|about|controls|stage)\..+")  # by a registry's names
     unused = [key for key in catalogue() if key not in exact and not registered.fullmatch(key)
               and not any(each.fullmatch(key) for each in patterns)]
     assert not unused
@@ -201,6 +202,20 @@ def test_a_drawing_that_is_kept_does_not_reach_a_visitor_of_another_language(rec
     with speaking("en"):
         assert kept.of(record, "it", show) != german
     assert said_now["en"][0] != said_now["de"][0]
+
+
+def test_the_stages_of_the_library_have_german_names():
+    for stage, german in (("calibrating", "kalibriert"), ("held-out error of 12-16", "Fehler von 12-16 auf"),
+                          ("reading blocks 3-4", "liest Blöcke 3-4"), ("scoring ranges", "bewertet Bereiche")):
+        assert resaid(stage) == stage
+        with speaking("de"):
+            assert resaid(stage).startswith(german)
+    known = [re.sub(r"\{[^}]*\}", "x", text) for path in (ROOT / "ghosted").rglob("*.py")
+             if "bench" not in path.parts and path.name != "sweep.py"
+             for text in re.findall(r"Stage\(f?\"([^\"]*)\"", path.read_text("utf-8"))]
+    with speaking("de"):
+        unnamed = {text for text in known if resaid(text) == text}
+    assert len(known) > 20 and unnamed <= {"error after all gaps, x text"}, "x is one of the two splits"
 
 
 def test_another_thread_speaks_as_is_spoken_here_and_outside_is_english():

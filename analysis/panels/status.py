@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from html import escape
 from typing import Any
 
@@ -16,6 +17,7 @@ from analysis.numbers import three
 from analysis.panels import parts
 from analysis.settings import DEFAULT
 from analysis.speech import say
+from analysis.words import catalogue
 from ghosted.progress import Note, Progress
 from ghosted.results import Run
 
@@ -67,9 +69,25 @@ def event_line(event: Progress | Note | Waiting | Ended, note: str = "") -> str:
 
 
 def progress(event: Progress) -> str:
-    """Return where a stage is, as :class:`~ghosted.progress.Progress` says it; the library names the stage."""
+    """Return where a stage is, as :class:`~ghosted.progress.Progress` says it."""
     left = "" if event.seconds_left is None else say("status.left", seconds=f"{event.seconds_left:.0f}")
-    return say("status.progress", stage=event.stage, done=event.done, total=event.total, left=left)
+    return say("status.progress", stage=resaid(event.stage), done=event.done, total=event.total, left=left)
+
+
+def resaid(stage: str) -> str:
+    """Return what the library calls a stage in the language that is spoken here; as it is where nobody has named it."""
+    for key, pattern in _stages().items():
+        if found := pattern.fullmatch(stage):
+            return say(key, **found.groupdict())
+    return stage
+
+
+@cache
+def _stages() -> dict[str, re.Pattern[str]]:
+    """Return a pattern of each stage's English name: those without places first, then the longest."""
+    english = {key: texts["en"] for key, texts in catalogue().items() if key.startswith("stage.")}
+    ordered = sorted(english.items(), key=lambda one: ("{" in one[1], -len(one[1])))
+    return {key: re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(text))) for key, text in ordered}
 
 
 def duration(seconds: float) -> str:
