@@ -11,6 +11,7 @@ from fake_run import ranges, similarity
 
 from analysis.map_value import at_hand, found_value, made, map_data, map_value, removed_of, strip
 from analysis.panels import layer_map
+from analysis.scripts import ASSETS
 from ghosted import criteria, registry
 from ghosted.criteria import Evidence
 from ghosted.experiment import Experiment
@@ -128,6 +129,6 @@ def test_all_scripts_are_joined_and_hold_nothing_that_a_template_would_run():
     with gr.Blocks():
         component = layer_map.layer_map(value(""))
     for name in layer_map.SCRIPTS:
-        assert (layer_map.ASSETS / "layer_map" / f"{name}.js").read_text("utf-8") in component.js_on_load
-    assert {each.stem for each in (layer_map.ASSETS / "layer_map").glob("*.js")} == set(layer_map.SCRIPTS)
+        assert (ASSETS / "layer_map" / f"{name}.js").read_text("utf-8") in component.js_on_load
+    assert {each.stem for each in (ASSETS / "layer_map").glob("*.js")} == set(layer_map.SCRIPTS)
     assert "{{" not in component.html_template and "${" not in component.html_template
