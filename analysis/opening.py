@@ -149,12 +149,9 @@ class Opening:
     def changed(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
         """Write the link and the code of what the controls say now, and say which panels show something else."""
         visitor = request.session_hash
-        is_newest = self.live.sessions.of(visitor).write("settings")
         try:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed: Run says what is wrong with it
-            return gr.skip()
-        if not is_newest():
             return gr.skip()
         self.live.sessions.of(visitor).chosen = experiment.remove
         shown = {self.layout.controls.plan: controls.quiet(pickers.run_line(experiment))}

@@ -176,7 +176,7 @@ def _wire_forms(layout: Layout, forms: Forms) -> None:
     # A person's choice only: a link that names a model of the Hub must not fetch anything.
     side.model.input(forms.describe, [side.model, side.tokens, blocks.remove], [side.facts, blocks.map, *written],
                      **LATEST)
-    gr.on([side.text.change, side.tokens.change], forms.text, [side.text, side.tokens], [side.about], **EACH)
+    gr.on([side.text.change, side.tokens.change], forms.text, [side.text, side.tokens], [side.about], **LATEST)
     side.upload.upload(forms.upload, [side.upload], [side.text], **PRIVATE)
     side.criterion.change(forms.criterion, [side.criterion], [side.count], **PRIVATE)
 
@@ -224,4 +224,4 @@ def _wire_opening(page: Page, layout: Layout, opening: Opening, live: Live) -> N
     layout.runs.table.act(opening.act, None, everything, **PRIVATE)
     share.wire(layout.share, Sharing(live, opening), everything)
     followers = [*share.followers(layout.share), layout.bus, side.plan]
-    gr.on([each.change for each in inputs], opening.changed, inputs, followers, **EACH)
+    gr.on([each.change for each in inputs], opening.changed, inputs, followers, **LATEST)

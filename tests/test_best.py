@@ -37,7 +37,8 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("ghosted.texts.generated.ROWS", 8)
     monkeypatch.setattr("ghosted.texts.generated.LENGTH", 64)
-    monkeypatch.setattr("ghosted.operators.best.GENERATED_TOKENS", 512)
+    for module in ("operators", "criteria"):
+        monkeypatch.setattr(f"ghosted.{module}.best.GENERATED_TOKENS", 512)
 
 
 def windows(tokens, seed):

@@ -49,7 +49,8 @@ def wait_for(url, process):
 
 
 def test_a_whole_run_by_hand_on_the_real_model(app):
-    with chromium() as browser, opened(browser, app, width=1440) as page:
+    few = f"{app}?tokens=8192&windows=4&max-new-tokens=16"
+    with chromium() as browser, opened(browser, few, width=1440) as page:
         write_range(page, "13-17")
         assert "removes blocks 13–17 (5 of 30)" in whole_run(page)
 
