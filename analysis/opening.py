@@ -9,6 +9,7 @@ import gradio as gr
 from analysis import library, panels, pickers
 from analysis.link import Flags, experiment_of
 from analysis.live import Live, without_pictures
+from analysis.measuring import measurer
 from analysis.panels import bus, controls, layer_map, parts, share, status
 from analysis.panels.runs import asked, listed
 from analysis.portable import hashes
@@ -17,6 +18,7 @@ from analysis.session import Session
 from analysis.settings import DEFAULT, FIELDS, values_of
 from analysis.speech import language, speaking
 from analysis.stale import pending_panels, stale_panels
+from analysis.taking import taker
 from analysis.words import language_of
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
@@ -79,7 +81,11 @@ class Opening:
     def reword(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
         """Say anew, in the visitor's language, what stands on the page and what it shows; no control changes."""
         visitor, layout = request.session_hash, self.layout
-        session, shown = self.live.sessions.of(visitor), {each: parts.reworded(each) for each in self.worded}
+        session, runner = self.live.sessions.of(visitor), self.live.runner
+        # A line that follows a job speaks the new language with the job's next word.
+        busy = [line for line, job in ((layout.evidence.line, measurer), (layout.share.take.line, taker))
+                if runner.running(job(visitor))]
+        shown = {each: parts.reworded(each) for each in self.worded if each not in busy}
         texts = layout.controls.text
         if texts in shown:
             shown[texts]["choices"] = [*shown[texts]["choices"], *library.uploaded(session.uploads)]
@@ -89,15 +95,16 @@ class Opening:
                 shown |= without_pictures(self.live.show(record, session, only=[name]))
         if session.shown is not None:
             shown |= share.show(layout.share, session.shown, session.takes)
+        shown |= listed(layout.runs, session)
         session.redraw(panels.PANELS)
-        marks = bus.value(pending_panels(self.live.runner.parts(visitor), session.before), drawn=session.drawn)
+        marks = bus.value(pending_panels(runner.parts(visitor), session.before), drawn=session.drawn)
         try:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed
             return shown | {layout.bus: marks}
-        if not self.live.runner.running(visitor):
+        if not runner.running(visitor):
             marks = self.marks(session, experiment)
-        shown |= share.follow(layout.share, experiment, self._texts(visitor)) | listed(layout.runs, session)
+        shown |= share.follow(layout.share, experiment, self._texts(visitor))
         return shown | controls.told(layout.controls, experiment) | {layout.bus: marks}
 
     def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:

@@ -1,6 +1,7 @@
 """Is everything that the page says in the catalogue, in both languages, and is everything in the catalogue said?"""
 
 import ast
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from analysis.record import Record
 from analysis.settings import DEFAULT, FIELDS, values_of
 from analysis.shown import Shown
 from analysis.speech import as_here, language, say, speaking
+from analysis.teaching import Teaching
 from analysis.words import LANGUAGES, catalogue, said
 from ghosted.experiment import Experiment
 from ghosted.progress import drain
@@ -169,9 +171,13 @@ def record():
     return Record.of(drain(make_run(pace=0, steps=1)(asked)))
 
 
-def sent(record, tongue):
+@pytest.fixture(scope="module")
+def page(record):
+    return build_page(make_run(), facts, first=lambda: record, measure=measure, take=take, outlook=outlook)
+
+
+def sent(page, tongue):
     """Return all that the server sends to a visitor who opens the page in a language, as text."""
-    page = build_page(make_run(), facts, first=lambda: record, measure=measure, take=take, outlook=outlook)
     opening = next(fn.fn for fn in page.fns.values() if fn.name == "reword").__self__
     request = SimpleNamespace(session_hash="v", query_params={"lang": tongue}, headers={})
     opened = opening.open(request)
@@ -182,12 +188,25 @@ def sent(record, tongue):
     return "\n".join(str(v.get_config() if hasattr(v, "get_config") else v) for v in (opened | told).values())
 
 
-def test_what_the_server_sends_is_german_throughout(record):
-    text = sent(record, "de")
+def test_what_the_server_sends_is_german_throughout(page):
+    text = sent(page, "de")
     long = {key: texts for key, texts in catalogue().items()
             if key not in SAME and len(texts["en"]) > 12 and not places(texts["en"])}
     assert not [key for key, texts in long.items() if texts["en"] in text]
     assert sum(texts["de"] in text for texts in long.values()) > 100
+
+
+def test_the_button_of_the_menu_changes_the_language_of_what_stands_there(page):
+    bound = (getattr(fn.fn, "__self__", None) for fn in page.fns.values())
+    teaching = next(each for each in bound if isinstance(each, Teaching))
+    layout, request = teaching.live.layout, SimpleNamespace(session_hash="w", query_params={}, headers={})
+    teaching.opening.open(request)
+    assert page.language_of("w") == page.language_of("nobody") == "en"
+    for tongue in ("de", "en"):
+        event = SimpleNamespace(asked=json.dumps(["lang", tongue]))
+        shown = teaching.act(event, request)
+        assert page.language_of("w") == json.loads(shown[layout.bus])["language"] == tongue
+        assert said("status.ready", tongue, criterion="best", count=5) in shown[layout.status.line]
 
 
 def test_a_drawing_that_is_kept_does_not_reach_a_visitor_of_another_language(record):
