@@ -85,10 +85,11 @@ class Opening:
         # A line that follows a job speaks the new language with the job's next word.
         busy = [line for line, job in ((layout.evidence.line, measurer), (layout.share.take.line, taker))
                 if runner.running(job(visitor))]
-        shown = {each: parts.reworded(each) for each in self.worded if each not in busy}
+        words = {each: parts.reworded(each) for each in self.worded if each not in busy}
         texts = layout.controls.text
-        if texts in shown:
-            shown[texts]["choices"] = [*shown[texts]["choices"], *library.uploaded(session.uploads)]
+        if texts in words:
+            words[texts]["choices"] = [*words[texts]["choices"], *library.uploaded(session.uploads)]
+        shown: dict[Any, Any] = {}
         for name in panels.PANELS:  # the map's words are its script's, and its value is the visitor's choice
             record = self.live.shown_by(name, visitor) if name != "layer_map" else None
             if record is not None:
@@ -101,11 +102,11 @@ class Opening:
         try:
             experiment = self.live.experiment(visitor, values)
         except GhostedError:  # half-typed
-            return shown | {layout.bus: marks}
+            return parts.joined(words, shown) | {layout.bus: marks}
         if not runner.running(visitor):
             marks = self.marks(session, experiment)
         shown |= share.follow(layout.share, experiment, self._texts(visitor))
-        return shown | controls.told(layout.controls, experiment) | {layout.bus: marks}
+        return parts.joined(words, shown) | controls.told(layout.controls, experiment) | {layout.bus: marks}
 
     def near(self, event: gr.EventData, request: gr.Request) -> dict[Any, Any]:
         """Draw the pictures of the panels that have come near the window, as their pickers say; the others wait."""

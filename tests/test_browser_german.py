@@ -20,7 +20,7 @@ SEEN = """() => {
     if (text && !parent.closest("script, style, footer, .gl-text, .gl-strip, pre") && shows(parent)) found.push(text);
   }
   for (const node of document.querySelectorAll("body *")) {
-    if (!shows(node) || node.closest("footer") || node.matches("#gl-methods input")) continue; // names of methods
+    if (!shows(node) || node.closest("footer") || node.matches("input[type=checkbox]")) continue; // their values
     for (const name of ["aria-label", "placeholder", "title", "aria-valuetext", "data-stale"]) {
       if (node.getAttribute(name)) found.push(node.getAttribute(name).trim());
     }

@@ -45,6 +45,13 @@ def reworded(component: Any) -> dict[str, Any]:
     return {"__type__": "update", **{name: text() for name, text in component.worded.items()}}
 
 
+def joined(said: dict[Any, Any], shown: dict[Any, Any]) -> dict[Any, Any]:
+    """Return updates of words and of what is shown as one; a component that both change keeps its words."""
+    both = {component: {"__type__": "update", **value.constructor_args, **said[component]}
+            for component, value in shown.items() if component in said and isinstance(value, gr.blocks.Block)}
+    return said | shown | both
+
+
 def heading(name: str) -> gr.HTML:
     """Place a panel's heading and, under it, one line on how to read it: ``name.title`` and ``name.reading``."""
     def said() -> str:
