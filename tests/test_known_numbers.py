@@ -10,8 +10,11 @@ import torch
 from ghosted import criteria, operators
 from ghosted.calibration import calibrate
 from ghosted.experiment import DEFAULT_METHODS, Experiment
+from ghosted.fitting import fit_gaps
 from ghosted.progress import drain
+from ghosted.pruned import Repair
 from ghosted.run import run
+from ghosted.scores.perplexity import score
 from ghosted.scores.residual import boundary_residuals
 from ghosted.texts import slices
 from ghosted.workspace import Workspace
@@ -79,6 +82,17 @@ def test_shares_after_removing_14_to_18(removed_14_to_18):
     assert found.share_antisymmetric == pytest.approx(0.22, abs=0.02)
     assert found.share_antisymmetric_M == pytest.approx(0.39, abs=0.02)
     assert removed_14_to_18.decompositions["linearpatch"].share_antisymmetric < 1e-10
+
+
+def test_the_symmetric_part_of_the_best_operator_ruins_the_model(space, removed_14_to_18):
+    gap, e = range(14, 19), removed_14_to_18.experiment
+    (fitted,) = drain(fit_gaps(space._calibration, removed_14_to_18.removed, "ghosted", operators.Settings(e.ridge)))
+    parts = {"whole": fitted.M, "symmetric part": (fitted.M + fitted.M.mT) / 2}
+    windows = drain(slices(replace(e, windows=4), space.loaded)).evaluation[VALID.name]
+    repairs = {name: [Repair(gap, "state", M)] for name, M in parts.items()}
+    _, scores, _ = drain(score(space.loaded, removed_14_to_18.removed, repairs, windows, downstream=False))
+    none = removed_14_to_18.method("none").perplexity[VALID.name]
+    assert scores["whole"].perplexity < none < scores["symmetric part"].perplexity / 20
 
 
 def test_cosine_chooses_12_to_16_in_a_near_tie_and_10_to_18(removed_14_to_18):
