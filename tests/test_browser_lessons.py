@@ -140,7 +140,7 @@ def test_the_cheat_sheet_opens_as_a_page_of_its_own(browser, url, language):
         sheet.close()
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.soak) for w in (1280, 1920))])
 def test_a_lesson_fits_every_width(browser, url, width):
     with opened(browser, f"{url}?lesson=bridge.3&lang=de", width=width) as page:
         page.wait_for_selector("#gl-lesson-text .katex")

@@ -208,8 +208,9 @@ def test_a_stop_frees_the_lock(text, prose, monkeypatch, tmp_path):
 def test_a_longer_window_is_lower_and_another_protocol(smol, monkeypatch, tmp_path):
     """CASE 20."""
     monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("ghosted.texts.windows.HELD_OUT_LEAST", 512)
     e = Experiment(remove="", methods=("none",), tokens=512, window=128)
-    found = [drain(evaluate(e, Plan(window=w, windows=4096 // w), Workspace(smol))) for w in (128, 512)]
+    found = [drain(evaluate(e, Plan(window=w, windows=2048 // w), Workspace(smol))) for w in (128, 512)]
     (short, short_protocol), (long, long_protocol) = (
         (next(iter(each.dense.texts.values())), next(iter(each.protocols.values()))) for each in found
     )

@@ -18,6 +18,7 @@ def test_case_23_calibrate_score_and_write_without_a_network(smol, tmp_path, mon
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setenv("GHOSTED_CACHE", str(tmp_path))
+    monkeypatch.setattr("ghosted.texts.windows.HELD_OUT_LEAST", 2048)
     e = Experiment(remove="14-18", tokens=4096, windows=2, methods=("none", "ghosted"), prompt="The", max_new_tokens=8)
     finished = drain(run(e, Workspace(smol)))
     none, ghosted = finished.methods
