@@ -85,6 +85,8 @@ class Previewing:
         if record is None or self.live.runner.running(request.session_hash):
             return gr.skip()
         shown = await asyncio.to_thread(panels.module("boundary").show, self.layout.boundary, record)
+        if record is not (session.preview or session.shown):  # another range has come, whose bars follow
+            return gr.skip()
         return {self.layout.boundary.bars: shown[self.layout.boundary.bars]}
 
     async def rest(self, request: gr.Request, *values: Any) -> dict[Any, Any]:
@@ -115,6 +117,11 @@ class Previewing:
         except GhostedError:  # half-typed
             return gr.skip()
         if self.live.runner.running(visitor) or experiment.criterion != "manual" or not experiment.remove:
+            return gr.skip()
+        asked = (experiment.remove, experiment.methods)
+        if step == "quick":
+            session.asked = asked
+        elif session.asked != asked:  # another range has come since, and its own numbers and pictures with it
             return gr.skip()
         if set(SHOWN if step == "rest" else SHOWN[:1]) <= set(session.fresh(experiment)):
             return gr.skip()

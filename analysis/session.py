@@ -38,6 +38,7 @@ class Session:
         preview: what the panels at the boundary show where the range has changed since.
         previewed: the panels that show it.
         preview_of: stops the preview that is being computed.
+        asked: the range and the methods that a preview was last asked for.
         runs: the finished runs by number, oldest first.
         pinned: number of the run that the others are compared with.
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
@@ -61,6 +62,7 @@ class Session:
     preview: Record | None = None
     previewed: tuple[str, ...] = ()
     preview_of: CancelFlag = field(default_factory=CancelFlag)
+    asked: tuple[str, tuple[str, ...]] | None = None
     runs: dict[int, Record] = field(default_factory=dict)
     pinned: int | None = None
     drawn: dict[str, int] = field(default_factory=dict)

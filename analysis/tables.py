@@ -49,19 +49,25 @@ def protocol_line(protocol: Protocol) -> str:
 
 
 def left_line(record: Record) -> str:
-    """Return one line of numbers at the boundary: for each repair the held-out error, and the share of A in its W."""
+    """Return one line of numbers at the boundary: for each repair the held-out error, and the share of A in its W.
+
+    Where the error after all gaps is not known yet, it is each gap's own.
+    """
     run = record.run
-    said = []
+    said, alone = [], False
     for method in run.methods:
-        left = method.residual or next(iter(method.gaps.values()), None)
-        if method.method == "none" or left is None or left.held_out is None:
+        known = [method.residual] if method.residual else list(method.gaps.values())
+        if method.method == "none" or not known or any(left.held_out is None for left in known):
             continue
+        alone = alone or len(known) > 1
         picture = record.portraits.get(method.method)
         share = say("boundary.share", share=percent(picture.share)) if picture is not None else ""
         said.append(f"<span class='gl-each {css_class(method.method)}'><i class='gl-swatch'></i>"
-                    f"{escape(method_label(method.method))} <b>{three(left.held_out)}</b>{share}</span>")
+                    f"{escape(method_label(method.method))} <b>{' | '.join(three(left.held_out) for left in known)}</b>"
+                    f"{share}</span>")
     blocks = escape(str(run.removed))
-    head = f"{say('page.blocks', blocks=blocks_label(blocks))}: " if said else ""
+    named = say("boundary.alone" if alone else "page.blocks", blocks=blocks_label(blocks))
+    head = f"{named}: " if said else ""
     return f"<p class='gl-left' data-removed='{blocks}'>{head}{' '.join(said)}</p>"
 
 

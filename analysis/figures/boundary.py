@@ -113,6 +113,9 @@ def _tick(method: MethodResult, label: str) -> str:
 def _instead_of_bars(method: MethodResult) -> str | None:
     if method.not_defined:
         return say("boundary.undefined")
-    if method.residual is None or method.residual.held_out is None:  # nothing was removed, or it changed nothing
-        return say("boundary.nothing")
-    return None
+    if method.residual is not None and method.residual.held_out is not None:
+        return None
+    if method.note and not method.gaps:
+        return say("boundary.waits")
+    several = method.residual is None and len(method.gaps) > 1
+    return say("boundary.after_all" if several else "boundary.nothing")  # nothing was removed, or it changed nothing

@@ -55,5 +55,5 @@ def told(panel: BoundaryPanel, record: Record) -> dict[Any, Any]:
         left = best.residual
         said = say("boundary.best", left=f"${three(left.held_out)}$", method=method_label(best.method))
     if len(run.removed.gaps) > 1:
-        said += say("boundary.gaps", count=len(run.removed.gaps))
+        said += say("boundary.gaps" if best is not None else "boundary.gaps_alone", count=len(run.removed.gaps))
     return {panel.numbers: left_line(record), panel.formula: formula() + said}
