@@ -16,6 +16,7 @@ from analysis.taking import Wanted
 from ghosted.errors import GhostedError, InputError
 from ghosted.experiment import Experiment
 from ghosted.flags import names
+from ghosted.formats import check_removes
 from ghosted.results import Run
 from ghosted.run import compare_json
 
@@ -103,12 +104,16 @@ class Endpoints:
     ) -> gr.FileData:
         """Export a repaired model as adapter, checkpoint, merged or mergekit: a zip, read again before it is given."""
         taken = await self._done(
-            lambda experiment: Wanted(experiment, format), self._live.outlook, model=model, text=text, tokens=tokens,
+            lambda experiment: Wanted(experiment, format), self._outlook, model=model, text=text, tokens=tokens,
             window=window, remove=remove, criterion=criterion, count=count, methods=method, windows=windows,
             ridge=ridge,
         )
         self._live.sessions.of(request.session_hash).taken.append(taken)  # until it was fetched
         return gr.FileData(path=str(taken.path), orig_name=taken.path.name, size=taken.bytes).model_dump()
+
+    def _outlook(self, wanted: Wanted) -> str:
+        check_removes(wanted.experiment.remove, wanted.experiment.criterion)
+        return self._live.outlook(wanted)
 
     async def _run(self, parts: tuple[str, ...], **settings: Any) -> Run:
         return await self._done(lambda experiment: Only(experiment, parts), **settings)

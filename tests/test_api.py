@@ -79,6 +79,9 @@ def test_a_run_and_its_export_are_one_call_each(model, experiment, tmp_path):
 def test_what_makes_no_sense_is_refused_at_once(model, experiment, tmp_path):
     with pytest.raises(InputError, match="one method"):
         ghosted.export(ghosted.Experiment(remove="2-3", methods=("ghosted", "symmetric")), "adapter", tmp_path / "x")
+    for form in ("adapter", "mergekit"):
+        with pytest.raises(InputError, match="Name the blocks to remove, such as 14-18"):
+            ghosted.export(ghosted.Experiment(methods=("none",)), form, tmp_path / "x", model=model)
     with pytest.raises(InputError, match="no export format"):
         ghosted.export(experiment, "zip", tmp_path / "x", model=model)
     with pytest.raises(InputError, match="does not exist"):

@@ -168,6 +168,8 @@ def client():
 @pytest.mark.parametrize(("endpoint", "given", "said"), [
     ("/export", {"remove": "14", "method": "ghosted,none,symmetric"}, "One model is exported at a time"),
     ("/export", {"remove": "14", "format": "merged"}, "can be merged"),
+    ("/export", {}, "Name the blocks to remove, such as 14-18"),
+    ("/export", {"method": "none", "format": "mergekit"}, "Name the blocks to remove, such as 14-18"),
     ("/compare", {"remove": "18-14"}, "runs backwards"),
     ("/compare", {"remove": "14-18", "methods": ""}, "at least one method"),
     ("/compare", {"remove": "14", "criterion": "cosine", "count": 2}, "not both"),

@@ -38,6 +38,7 @@ def test_refusals_come_before_the_work(folder, capsys, monkeypatch):  # noqa: F8
     (folder / "taken").mkdir()
     (folder / "taken" / "thesis.txt").write_text("x")
     for more, sentence in (
+        (["--method", "none", "--format", "mergekit", "--out", "new", "--remove", ""], "Name the blocks to remove"),
         (["--method", "ghosted"], "Name the folder"), (["--out", "new"], "Name the method"),
         (["--out", "new", "--methods", "ghosted,symmetric"], "One model is exported at a time"),
         (["--out", "new", "--method", "ghosted", "--format", "merged"], "ghosted cannot"),

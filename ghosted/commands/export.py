@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
     from ghosted import formats
     from ghosted.repaired import method_of, repaired
 
-    flags.require_blocks(args)
+    flags.require_blocks(args, some=True)
     if not args.out:
         raise InputError("Name the folder to make, such as --out my-model.")
     if args.methods is None:

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from ghosted.formats._expected import Shape
     from ghosted.repaired import Repaired
 
-__all__ = ["Exported", "Foreseen", "check_method", "check_request", "disk", "export", "foresee", "formats",
-           "look_ahead", "seal", "unseal"]  # fmt: skip
+__all__ = [
+    "Exported", "Foreseen", "check_method", "check_removes", "check_request", "disk", "export", "foresee", "formats",
+    "look_ahead", "seal", "unseal",
+]
 
 PACKAGE = __name__
 CHECK = "check.json"
@@ -84,6 +86,13 @@ def check_method(name: str, method: str) -> ModuleType:
     return form
 
 
+def check_removes(blocks: object, criterion: str = "manual") -> None:
+    """Raise :class:`InputError` where nothing is removed and no criterion is to choose: that is the base itself."""
+    if criterion == "manual" and not str(blocks):
+        raise InputError("Name the blocks to remove, such as 14-18, or a criterion with a count; with nothing "
+                         "removed there is nothing to export.")  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Foreseen:
     """What an export will be: its ``bytes``, and what it ``says`` of loading it."""
@@ -101,13 +110,14 @@ def foresee(name: str, model: Shape, unread: int = 0) -> Foreseen:
         unread: bytes of memory that this process is still to take for the model.
 
     Raises:
-        InputError: the method cannot be in this format, or there is none of that name.
+        InputError: the method cannot be in this format, there is none of that name, or nothing is removed.
         NotDefined: the format does not apply to this model; the message says why.
         ResourceError: the memory is not enough to read it again.
     """
     from ghosted.formats import _round_trip
 
     form = check_method(name, model.method)
+    check_removes(model.removed)
     form.refuse(model)
     if form.LIMIT is not None:
         _round_trip.check_memory(model, name, unread)
