@@ -84,6 +84,10 @@ class Adapter:
         """
         path = Path(path)
         weights = path / WEIGHTS if path.is_dir() else path
+        if path.is_dir():
+            from ghosted.formats import check_unchanged
+
+            check_unchanged(path, (FILE, WEIGHTS).__contains__)
         header, size = _header(weights)
         said = header.pop("__metadata__", None)
         said = said.get(_KEY) if isinstance(said, dict) else None

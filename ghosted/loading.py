@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ghosted.adapter import WEIGHTS, Adapter
 from ghosted.errors import InputError, ModelError
+from ghosted.formats import check_unchanged
 from ghosted.ghost import FILE, Ghost
 from ghosted.progress import drain
 
@@ -47,6 +48,7 @@ def load(
     ghost = Ghost.read(where / FILE)
     if base is not None:
         raise InputError(f"A {ghost.kind[:20]} has all its weights and needs no base model.")
+    check_unchanged(where, _is_read)
     return _load_folder(where, ghost, dtype, device)
 
 
@@ -124,7 +126,14 @@ def _fetched(repo: str, revision: str | None) -> Path:
     names = {each.rfilename for each in info.siblings or ()}
     if FILE not in names:
         raise InputError(f"{repo} was not exported by the Ghosted Layers Explorer: it has no {FILE}.")
-    wanted = [name for name in sorted(names) if name in (FILE, WEIGHTS, *_NEEDED) or hub.is_shard(name)]
+    wanted = list(filter(_is_read, sorted(names)))
     paths = [hub.translated(repo, lambda name=name: hf_hub_download(
         repo, name, revision=info.sha, token=hub.token(), etag_timeout=hub.SECONDS)) for name in wanted]  # fmt: skip
     return Path(paths[0]).parent
+
+
+def _is_read(name: str) -> bool:
+    """Whether a file of an export is ever read here, by its name."""
+    from ghosted.models import hub
+
+    return name in (FILE, WEIGHTS, *_NEEDED) or hub.is_shard(name)

@@ -14,7 +14,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ghosted.repaired import Repaired
 
 __all__ = [
-    "Exported", "Foreseen", "check_method", "check_removes", "check_request", "disk", "export", "foresee", "formats",
-    "look_ahead", "seal", "unseal",
+    "Exported", "Foreseen", "check_method", "check_removes", "check_request", "check_unchanged", "disk", "export",
+    "foresee", "formats", "look_ahead", "seal", "unseal",
 ]
 
 PACKAGE = __name__
@@ -200,18 +200,39 @@ def unseal(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: the folder is no checked export, or was changed afterwards.
     """
+    check = _read_check(folder)
+    _refuse_changes(folder, check["sha256"], {path.name for path in folder.iterdir()} - {CHECK} | set(check["sha256"]))
+    return check
+
+
+def check_unchanged(folder: Path, reads: Callable[[str], bool]) -> None:
+    """Refuse an export whose files are no longer those that were checked; one that was never checked passes.
+
+    Args:
+        folder: the export.
+        reads: says of a file's name whether it is about to be read: a card may be rewritten.
+
+    Raises:
+        InputError: such a file was changed, added or removed.
+    """
+    if (folder / CHECK).is_file():
+        hashes = _read_check(folder)["sha256"]
+        _refuse_changes(folder, hashes, set(filter(reads, {*hashes, *(path.name for path in folder.iterdir())})))
+
+
+def _read_check(folder: Path) -> dict[str, Any]:
     try:
         check = json.loads((folder / CHECK).read_text("utf-8"))
-        hashes = dict(check["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return check | {"sha256": dict(check["sha256"])}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{folder} is no checked export; make one with python -m ghosted export.") from None
-    present = {path.name for path in folder.iterdir()} - {CHECK}
-    changed = sorted(present ^ set(hashes)) or [
-        name for name, digest in hashes.items() if file_sha256(folder / name) != digest
-    ]
-    if changed:
-        raise InputError(f"{folder} was changed after its check ({changed[0][:60]}); export it again.")
-    return check
+
+
+def _refuse_changes(folder: Path, hashes: dict[str, Any], names: set[str]) -> None:
+    for name in sorted(names):
+        path = folder / name
+        if not path.is_file() or name not in hashes or file_sha256(path) != hashes[name]:
+            raise InputError(f"{folder} was changed after its check ({name[:60]}); export it again.")
 
 
 def _put(folder: Path, out: Path, work: Path, overwrite: bool) -> None:
