@@ -190,14 +190,14 @@ def export(
     Raises:
         InputError: several methods are named, or the folder is taken.
         NotDefined: the format does not apply; the message says why.
+        ResourceError: the folder cannot be written, or disk or memory are not enough.
         ModelError: what was written does not read back as the same model; then nothing is left.
     """
     from ghosted import formats
-    from ghosted.repaired import method_of, repaired
+    from ghosted.repaired import repaired
 
-    formats.check_request(form, method_of(experiment), out, overwrite)
     workspace = Workspace(model)
-    formats.look_ahead(experiment, form, workspace)
+    formats.prepare(experiment, form, out, overwrite, workspace)
     made = drain(repaired(experiment, workspace), on_event)
     return drain(formats.export(made, form, out, overwrite=overwrite), on_event)
 
