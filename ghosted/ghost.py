@@ -200,6 +200,15 @@ class Ghost:
                              f"removes {str(remove)[:40]}; export it again.")  # fmt: skip
 
 
+def check_folder(folder: Path) -> None:
+    """Raise :class:`InputError` unless ``folder`` is one that holds an export."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder; name the folder that `export` wrote.")
+    if not (folder / FILE).is_file():
+        raise InputError(f"{folder} holds no export of Ghosted Layers (there is no {FILE} in it); name the folder that "
+                         "`export` wrote.")  # fmt: skip
+
+
 def weights_fingerprint(model: PreTrainedModel) -> str:
     """Return a sha256 (hex) over name, shape and bfloat16 value of every parameter.
 

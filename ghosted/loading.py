@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ghosted.adapter import WEIGHTS, Adapter
 from ghosted.errors import InputError, ModelError
 from ghosted.formats import check_unchanged
-from ghosted.ghost import FILE, Ghost
+from ghosted.ghost import FILE, Ghost, check_folder
 from ghosted.progress import drain
 
 if TYPE_CHECKING:
@@ -39,12 +39,15 @@ def load(
         ModelError: its base model is another one, or cannot be found.
         ResourceError: no memory, no disk, no network.
     """
+    if not isinstance(path, str | Path) or not str(path).strip():
+        raise InputError("Name the folder that `export` wrote, or owner/name on the Hub.")
     where = Path(path).expanduser()
     on_hub = not where.exists()
     if on_hub:
         where = _fetched(str(path), revision)
     if where.is_file() or (where / WEIGHTS).is_file():
         return _load_adapter(Adapter.read(where), base, None if on_hub else revision, dtype, device)
+    check_folder(where)
     ghost = Ghost.read(where / FILE)
     if base is not None:
         raise InputError(f"A {ghost.kind[:20]} has all its weights and needs no base model.")
@@ -120,8 +123,10 @@ def _fetched(repo: str, revision: str | None) -> Path:
 
     from ghosted.models import hub, naming
 
-    if naming.resolve(repo, revision).kind != "hub" or repo.count("/") != 1:
-        raise InputError(f"There is no export {repo[:80]!r}: give its folder, or owner/name on the Hub.")
+    local = repo.startswith((".", "/", "~")) or repo.count("/") != 1
+    if local or naming.resolve(repo, revision).kind != "hub":
+        raise InputError(f"{repo[:80]} is no folder; name the folder that `export` wrote, or owner/name on the "
+                         "Hub.")  # fmt: skip
     info = hub.ask(repo, lambda: HfApi(token=hub.token()).model_info(repo, revision=revision, timeout=hub.SECONDS))
     names = {each.rfilename for each in info.siblings or ()}
     if FILE not in names:

@@ -234,6 +234,24 @@ def test_what_was_changed_after_its_check_is_refused(whole, tmp_path):
     assert Adapter.read(tmp_path / "adapter" / WEIGHTS).removed == Adapter.read(whole).removed  # one file: no check
 
 
+def test_what_is_no_export_is_said_with_what_to_name(whole, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("a text")
+    checkpoint = written(repaired("llama", remove="2-3"), "checkpoint", tmp_path / "checkpoint")
+    apply = partial(ghosted.apply, TINY("llama"))
+    for read, path, sentence in (
+        (ghosted.load, "", "Name the folder that `export` wrote"), (ghosted.load, None, "Name the folder that"),
+        (ghosted.load, tmp_path / "empty", "holds no export of Ghosted Layers"),
+        (ghosted.load, tmp_path / "none", "is no folder; name the folder"),
+        (ghosted.load, tmp_path / "notes.txt", "notes.txt is no adapter; name the folder that `export` wrote"),
+        (apply, tmp_path / "empty", "holds no export of Ghosted Layers"),
+        (apply, tmp_path / "none", "is no folder; name the folder"), (apply, tmp_path / "notes.txt", "is no adapter"),
+        (apply, checkpoint, r"is a whole model \(checkpoint\), no adapter; read it with ghosted.load"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=sentence):
+            read(path)
+
+
 def test_a_record_survives_its_own_text():
     ghost = repaired("llama", "low-rank").ghost("adapter")
     assert Ghost.from_text(ghost.to_text()) == ghost

@@ -48,6 +48,7 @@ print(json.dumps([seconds, names, heavy, dict(os.environ) == environment]))
 def test_every_name_is_there_with_its_documentation():
     for name in ghosted.__all__:
         assert getattr(ghosted, name).__doc__, name
+    assert {name for name in dir(ghosted) if not name.startswith("_")} == set(ghosted.__all__)
     with pytest.raises(AttributeError, match="no attribute 'magic'"):
         _ = ghosted.magic
 
