@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ghosted.adapter import WEIGHTS, Adapter
-from ghosted.errors import InputError, ModelError
+from ghosted.errors import InputError, ModelError, expect
 from ghosted.formats import check_unchanged
 from ghosted.ghost import FILE, Ghost, check_folder
 from ghosted.progress import drain
@@ -66,6 +66,9 @@ def apply(model: Any, adapter: Adapter | str | Path) -> PreTrainedModel:
         InputError: the adapter is damaged or foreign.
         ModelError: ``model`` is not its base.
     """
+    expect(hasattr(model, "config") or hasattr(model, "model"), "model", "what ghosted.load_model returned", model)
+    fits = isinstance(adapter, Adapter | str | Path) and str(adapter)
+    expect(fits, "adapter", "the folder that `export` wrote", adapter)
     found = adapter if isinstance(adapter, Adapter) else Adapter.read(adapter)
     return found.apply(model if hasattr(model, "config") else model.model)
 

@@ -91,6 +91,23 @@ def test_what_makes_no_sense_is_refused_at_once(model, experiment, tmp_path):
         ghosted.fit(ghosted.calibrate(model, experiment, remove=""), "0-1", "replaceme")
 
 
+def test_arguments_of_another_kind_are_one_typed_sentence(model, experiment, tmp_path):
+    for wrong, sentence in (
+        (lambda: ghosted.Run(experiment).method("nope"), "no method 'nope'; it has none yet"),
+        (lambda: ghosted.Experiment(methods="ghosted"), "methods must be a list of names"),
+        (lambda: ghosted.Experiment(remove=[14, 15]), "remove must be a text such as '14-18', not "),
+        (lambda: ghosted.calibrate(model, experiment, remove="", methods=("nope",)), "no method 'nope'"),
+        (lambda: ghosted.apply("name", tmp_path), "model must be what ghosted.load_model returned"),
+        (lambda: ghosted.load(None), "Name the folder"), (lambda: ghosted.load_model(5), "name must be a text"),
+        (lambda: ghosted.load_model("x", dtype="float8"), "dtype must be"),
+        (lambda: ghosted.prune(model, "2-3", None), "repairs must be what ghosted.fit returned"),
+        (lambda: ghosted.generate(model, 5, {}), "prompt must be a text"),
+        (lambda: ghosted.evaluate("x", model), "experiment must be a ghosted.Experiment, not 'x'"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=sentence):
+            wrong()
+
+
 def test_encoders_and_state_space_models_are_one_sentence(tmp_path):
     """CASES 12, where a script meets it."""
     for kind in ("t5", "bert", "mamba"):

@@ -40,7 +40,8 @@ def check_target(out: Path, overwrite: bool) -> None:
         if not os.path.lexists(out) or (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
             return
         if not overwrite:
-            raise InputError(f"{out} is there already; name another folder, or say --overwrite to replace an export.")
+            raise InputError(f"{out} is there already; name another folder, or say --overwrite (in a script "
+                             "overwrite=True) to replace an export.")  # fmt: skip
         if out.is_symlink() or not (out / FILE).is_file():
             raise InputError(f"{out} is not an export of this program (it has no {FILE}), so it is not overwritten.")
 
