@@ -334,6 +334,8 @@ def test_the_card_says_recipe_numbers_protocol_and_licence(tmp_path):
     for part in parts:
         assert part in said, part
     assert "/" + str(tmp_path).split("/")[1] not in said
+    recipe = card(repaired("llama", "none").ghost("mergekit"))
+    assert "not on the Hub: put its folder in the place of its name" in recipe and "save_pretrained" in recipe
     plain = card(repaired("llama", "replaceme").ghost("merged"))
     assert "trust_remote_code" not in plain and "merged into its weights" in plain
 
