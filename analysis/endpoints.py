@@ -5,6 +5,9 @@ would show.
 """
 
 import asyncio
+import functools
+import inspect
+import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +19,15 @@ from analysis.taking import Wanted
 from ghosted.errors import GhostedError, InputError
 from ghosted.experiment import Experiment
 from ghosted.flags import names
+from ghosted.formats import check_removes
 from ghosted.results import Run
 from ghosted.run import compare_json
 
 LONGEST_SPECTRUM = 4096
 """Numbers of each spectrum in an answer at most."""
+
+_TYPES = {str: (str, "a text"), int: (int, "a whole number"), float: ((int, float), "a number")}
+"""What JSON an argument may be, by its annotation, and what that is called."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Endpoints:
     def place(self) -> None:
         """Add every endpoint to the page that is being built."""
         for endpoint in (self.choose, self.compare, self.generate, self.similarity, self.decompose, self.export):
-            gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=self._live.limits.sessions)
+            gr.api(_typed(endpoint), api_name=endpoint.__name__, concurrency_limit=self._live.limits.sessions)
 
     async def choose(
         self, criterion: str = "cosine", count: int = 5, model: str = "smollm2-135m", text: str = "python-docs",
@@ -103,12 +110,16 @@ class Endpoints:
     ) -> gr.FileData:
         """Export a repaired model as adapter, checkpoint, merged or mergekit: a zip, read again before it is given."""
         taken = await self._done(
-            lambda experiment: Wanted(experiment, format), self._live.outlook, model=model, text=text, tokens=tokens,
+            lambda experiment: Wanted(experiment, format), self._outlook, model=model, text=text, tokens=tokens,
             window=window, remove=remove, criterion=criterion, count=count, methods=method, windows=windows,
             ridge=ridge,
         )
         self._live.sessions.of(request.session_hash).taken.append(taken)  # until it was fetched
         return gr.FileData(path=str(taken.path), orig_name=taken.path.name, size=taken.bytes).model_dump()
+
+    def _outlook(self, wanted: Wanted) -> str:
+        check_removes(wanted.experiment.remove, wanted.experiment.criterion)
+        return self._live.outlook(wanted)
 
     async def _run(self, parts: tuple[str, ...], **settings: Any) -> Run:
         return await self._done(lambda experiment: Only(experiment, parts), **settings)
@@ -133,6 +144,22 @@ class Endpoints:
         if ended.run is None:
             raise gr.Error(ended.said, print_exception=False)
         return ended.run
+
+
+def _typed(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an endpoint that refuses values of another JSON type than its own, by one sentence; gradio passes any."""
+    parameters = inspect.signature(endpoint).parameters
+
+    @functools.wraps(endpoint)
+    async def checked(*args: Any, **more: Any) -> Any:
+        for name, value in (*zip(parameters, args, strict=False), *more.items()):
+            kinds, what = _TYPES.get(parameters[name].annotation, (object, ""))
+            kinds = (str, int, float) if name == "ridge" else kinds
+            if what and (isinstance(value, bool) or not isinstance(value, kinds)):
+                raise gr.Error(f"{name} must be {what}, not {json.dumps(value)[:40]}.", print_exception=False)
+        return await endpoint(*args, **more)
+
+    return checked
 
 
 def _experiment(settings: dict[str, Any]) -> Experiment:

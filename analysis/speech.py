@@ -33,7 +33,7 @@ def speaking(language: str) -> Iterator[None]:
         _LANGUAGE.reset(before)
 
 
-def say(key: str, **values: Any) -> str:
+def say(key: str, /, **values: Any) -> str:
     """Return a text of the catalogue in the language that is spoken here, its places filled."""
     return said(key, _LANGUAGE.get(), **values)
 

@@ -156,7 +156,10 @@ def take(
         folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         formats.check_method(asked.form, asked.method)
-        check_size(formats.look_ahead(asked.experiment, asked.form, workspace), limit)
+        foreseen = formats.look_ahead(asked.experiment, asked.form, workspace)
+        check_size(foreseen, limit)
+        if foreseen is not None:
+            formats.check_space(folder, foreseen.bytes)
         work = stack.enter_context(staged(folder, PREFIX))
         model = yield from repaired(asked.experiment, workspace, cancel)
         check_size(formats.foresee(asked.form, model), limit)

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[1] / "assets" / "words"
 LANGUAGES = ("en", "de")
 
 
-def said(key: str, language: str, **values: Any) -> str:
+def said(key: str, language: str, /, **values: Any) -> str:
     """Return a text with its places filled.
 
     Args:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ghosted.errors import InputError, ModelError
-from ghosted.ghost import FILE, LARGEST, Ghost, RepairRecord, weights_fingerprint
+from ghosted.ghost import FILE, LARGEST, Ghost, RepairRecord, check_folder, weights_fingerprint
 from ghosted.operators import Fitted
 from ghosted.removed import RemovedBlocks
 
@@ -84,6 +84,15 @@ class Adapter:
         """
         path = Path(path)
         weights = path / WEIGHTS if path.is_dir() else path
+        if path.is_file() and path.suffix.lower() != ".safetensors":
+            raise InputError(f"{path.name} is no adapter; name the folder that `export` wrote, or its {WEIGHTS}.")
+        if path.is_dir() or path.suffix.lower() != ".safetensors":
+            from ghosted.formats import check_unchanged
+
+            check_folder(path)
+            if not weights.is_file() and (kind := Ghost.read(path / FILE).kind) != "adapter":
+                raise InputError(f"{path} is a whole model ({kind[:20]}), no adapter; read it with ghosted.load.")
+            check_unchanged(path, (FILE, WEIGHTS).__contains__)
         header, size = _header(weights)
         said = header.pop("__metadata__", None)
         said = said.get(_KEY) if isinstance(said, dict) else None
@@ -149,7 +158,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             size = path.stat().st_size
             length = struct.unpack("<Q", stream.read(8))[0] if size >= 8 else None
             if length is None or length > size - 8:
-                raise InputError(f"{path.name} is damaged: it ends before its own header does.")
+                raise InputError(f"{path.name} is damaged: it ends before its own header does; export it again.")
             if length > 2 * LARGEST:
                 raise InputError(f"{path.name} has a header of {length / 1e6:.0f} MB; one of ours never has.")
             header = json.loads(stream.read(length).decode("utf-8"))
@@ -158,9 +167,9 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path.name} is damaged: its header is no JSON.") from None
+        raise InputError(f"{path.name} is damaged: its header is no JSON; export it again.") from None
     if not isinstance(header, dict):
-        raise InputError(f"{path.name} is damaged: its header is no list of tensors.")
+        raise InputError(f"{path.name} is damaged: its header is no list of tensors; export it again.")
     return header, size - 8 - length
 
 
@@ -186,7 +195,7 @@ def _check_header(header: dict[str, Any], sets: list[tuple[str, ...]], size: int
     for name, about in header.items():
         shape = about.get("shape") if isinstance(about, dict) else None
         if not isinstance(shape, list) or not all(type(n) is int and 0 < n <= 2**24 for n in shape):
-            raise InputError(f"{where} is damaged: {_short(name)!r} has no shape.")
+            raise InputError(f"{where} is damaged: {_short(name)!r} has no shape; export it again.")
         if about.get("dtype") != "F32":
             raise InputError(f"{where} holds {_short(name)!r} as {str(about.get('dtype'))[:10]}; operators are F32.")
         numbers = 1
@@ -211,7 +220,7 @@ def _read(ghost: Ghost, sets: list[tuple[str, ...]], path: Path) -> list[dict[st
                     raise InputError(f"The operator of {repair.gap} in {path.name} holds numbers that are not finite.")
                 found.append(tensors)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path.name} is damaged: its tensors cannot be read.") from error
+        raise InputError(f"{path.name} is damaged: its tensors cannot be read; export it again.") from error
     return found
 
 

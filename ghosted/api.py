@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ghosted import criteria, operators
-from ghosted.experiment import Experiment
+from ghosted.errors import expect
+from ghosted.experiment import DTYPES, Experiment
 from ghosted.progress import drain
 from ghosted.removed import RemovedBlocks
 from ghosted.workspace import Workspace
@@ -46,6 +47,8 @@ def load_model(
     """
     from ghosted import models
 
+    expect(isinstance(name, str), "name", "a text such as 'smollm2-135m'", name)
+    expect(dtype in DTYPES, "dtype", "auto, float32 or bfloat16", dtype)
     return drain(models.load(name, revision=revision, dtype=dtype, device=device), on_event)
 
 
@@ -65,7 +68,9 @@ def calibrate(
     """
     from ghosted import texts
 
+    _check_model(model)
     experiment = _with(experiment, settings)
+    operators.needs(experiment.methods)  # refuses a method that there is not
     workspace = Workspace(model, keeps_states=True)
     removed = RemovedBlocks.parse(experiment.remove, model.blocks)
     with workspace.lock:
@@ -121,8 +126,12 @@ def prune(model: LoadedModel, remove: str, repairs: Sequence[Repair] = ()) -> Pr
     Raises:
         InputError: a block does not exist, none would survive, or a repair does not fit.
     """
-    from ghosted.pruned import pruned_view
+    from ghosted.pruned import Repair, pruned_view
 
+    _check_model(model)
+    expect(isinstance(remove, str), "remove", "a text such as '14-18'", remove)
+    fits = isinstance(repairs, list | tuple) and all(isinstance(each, Repair) for each in repairs)
+    expect(fits, "repairs", "what ghosted.fit returned", repairs)
     return pruned_view(model.model, RemovedBlocks.parse(remove, model.blocks), repairs)
 
 
@@ -144,6 +153,9 @@ def generate(
     """
     from ghosted import generation
 
+    _check_model(model)
+    expect(isinstance(prompt, str), "prompt", "a text", prompt)
+    expect(variants is None or isinstance(variants, Mapping), "variants", "models by name", variants)
     models = {"original": model.model} | dict(variants or {})
     return drain(generation.generate(
         models, model.tokenizer, prompt, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, chat=chat,
@@ -169,6 +181,8 @@ def evaluate(
     """
     from ghosted.run import run
 
+    if model is not None:
+        _check_model(model)
     workspace = Workspace(model) if model is not None else None
     return drain(run(_with(experiment, settings), workspace, parts=("boundary", "scores")), on_event)
 
@@ -190,17 +204,25 @@ def export(
     Raises:
         InputError: several methods are named, or the folder is taken.
         NotDefined: the format does not apply; the message says why.
+        ResourceError: the folder cannot be written, or disk or memory are not enough.
         ModelError: what was written does not read back as the same model; then nothing is left.
     """
     from ghosted import formats
-    from ghosted.repaired import method_of, repaired
+    from ghosted.repaired import repaired
 
-    formats.check_request(form, method_of(experiment), out, overwrite)
     workspace = Workspace(model)
-    formats.look_ahead(experiment, form, workspace)
+    formats.prepare(experiment, form, out, overwrite, workspace)
     made = drain(repaired(experiment, workspace), on_event)
     return drain(formats.export(made, form, out, overwrite=overwrite), on_event)
 
 
 def _with(experiment: Experiment | None, settings: dict[str, Any]) -> Experiment:
+    fits = experiment is None or isinstance(experiment, Experiment)
+    expect(fits, "experiment", "a ghosted.Experiment", experiment)
     return dataclasses.replace(experiment or Experiment(), **settings)
+
+
+def _check_model(model: Any) -> None:
+    from ghosted.models import LoadedModel
+
+    expect(isinstance(model, LoadedModel), "model", "what ghosted.load_model returned", model)

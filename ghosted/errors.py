@@ -33,3 +33,21 @@ class NotDefined(GhostedError):
 
 class Cancelled(GhostedError):
     """The user stopped the work; nothing is wrong."""
+
+
+def expect(fits: bool, name: str, what: str, given: object) -> None:
+    """Refuse an argument of a script that is no such thing.
+
+    Args:
+        fits: whether it is one.
+        name: of the argument.
+        what: it has to be, with an example.
+        given: what it is.
+
+    Raises:
+        InputError: it does not fit.
+    """
+    if not fits:
+        plain = isinstance(given, str | int | float | list | dict | tuple | None)
+        shown = repr(given) if plain else type(given).__name__
+        raise InputError(f"{name} must be {what}, not {shown[:40]}.")

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ghosted.errors import InputError
+from ghosted.errors import InputError, expect
 from ghosted.removed import RemovedBlocks
 
 DEFAULT_METHODS = ("none", "linearpatch-diag", "linearpatch", "replaceme", "ghosted", "ghosted-weighted")
@@ -82,6 +82,16 @@ class Experiment:
         Raises:
             InputError: a number out of range, or removed blocks outside the grammar.
         """
+        for name, example in (("model", "smollm2-135m"), ("remove", "14-18"), ("criterion", "cosine"),
+                              ("text", "python-docs"), ("prompt", "The river")):  # fmt: skip
+            expect(isinstance(value := getattr(self, name), str), name, f"a text such as {example!r}", value)
+        for name, example in (("methods", "ghosted"), ("evaluate", "wikitext2")):
+            value = getattr(self, name)
+            fits = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+            expect(fits, name, f"a list of names such as ({example!r},)", value)
+        for name in ("ridge", "temperature"):
+            fits = isinstance(value := getattr(self, name), str if name == "ridge" else float) or type(value) is int
+            expect(fits or isinstance(value, float), name, "a number", value)
         object.__setattr__(self, "remove", str(RemovedBlocks.parse(self.remove)))
         object.__setattr__(self, "methods", tuple(dict.fromkeys(self.methods)))
         object.__setattr__(self, "evaluate", tuple(dict.fromkeys(self.evaluate)))

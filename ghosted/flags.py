@@ -69,9 +69,10 @@ def add_flags(parser: argparse.ArgumentParser, fields: Iterable[str]) -> None:
         parser.add_argument(*flags, **options)
 
 
-def require_blocks(args: argparse.Namespace) -> None:
-    """Raise :class:`InputError` unless blocks (an empty list counts) or a criterion were named."""
-    if args.remove is None and args.criterion is None:
+def require_blocks(args: argparse.Namespace, some: bool = False) -> None:
+    """Raise :class:`InputError` unless blocks (an empty list only without ``some``) or a criterion were named."""
+    named = args.remove if some else args.remove is not None
+    if not named and args.criterion is None:
         raise InputError('Name the blocks to remove, such as --remove 14-18, or --criterion cosine --count 5.')
 
 

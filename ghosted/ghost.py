@@ -23,6 +23,8 @@ FILE, FORMAT, VERSION = "ghost.json", "ghosted layers", 1
 LARGEST = 8_000_000
 """Bytes of a ``ghost.json``; ours have some thousand, those of low-rank fits some hundred thousand."""
 STRUCTURES = ("full", "diagonal", "scalar")
+DTYPES = ("float32", "bfloat16")
+"""What a base model can have run in."""
 FEATURES = ("state", "normalised", "feed_forward", "joint")
 
 
@@ -178,6 +180,33 @@ class Ghost:
                                  f"({repair.feature[:20]}, {repair.structure[:20]}).")  # fmt: skip
             if repair.width is not None and not base.width <= repair.width <= 2**24:
                 raise InputError(f"{where} has a repair of width {repair.width} for a model of width {base.width}.")
+        if base.dtype not in DTYPES:
+            raise InputError(f"{where} names the dtype {base.dtype[:20]!r}, which no export of this program has; "
+                             "export it again.")  # fmt: skip
+        self._check_recipe(where)
+
+    def _check_recipe(self, where: str) -> None:
+        """Raise :class:`InputError` where the settings are those of another model than this one."""
+        from ghosted import operators
+
+        if self.method not in operators.methods():
+            raise InputError(f"{where} names the method {self.method[:40]!r}, which this program does not know; export "
+                             "it again.")  # fmt: skip
+        remove = self.experiment.get("remove")
+        if not remove or self.experiment.get("criterion", "manual") != "manual":
+            return  # what a criterion chose stands nowhere else
+        if not isinstance(remove, str) or RemovedBlocks.parse(remove) != self.removed_blocks:
+            raise InputError(f"{where} contradicts itself: blocks {self.removed[:40]} are gone, and its experiment "
+                             f"removes {str(remove)[:40]}; export it again.")  # fmt: skip
+
+
+def check_folder(folder: Path) -> None:
+    """Raise :class:`InputError` unless ``folder`` is one that holds an export."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder; name the folder that `export` wrote.")
+    if not (folder / FILE).is_file():
+        raise InputError(f"{folder} holds no export of Ghosted Layers (there is no {FILE} in it); name the folder that "
+                         "`export` wrote.")  # fmt: skip
 
 
 def weights_fingerprint(model: PreTrainedModel) -> str:

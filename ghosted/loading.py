@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ghosted.adapter import WEIGHTS, Adapter
-from ghosted.errors import InputError, ModelError
-from ghosted.ghost import FILE, Ghost
+from ghosted.errors import InputError, ModelError, expect
+from ghosted.formats import check_unchanged
+from ghosted.ghost import FILE, Ghost, check_folder
 from ghosted.progress import drain
 
 if TYPE_CHECKING:
@@ -38,15 +39,19 @@ def load(
         ModelError: its base model is another one, or cannot be found.
         ResourceError: no memory, no disk, no network.
     """
+    if not isinstance(path, str | Path) or not str(path).strip():
+        raise InputError("Name the folder that `export` wrote, or owner/name on the Hub.")
     where = Path(path).expanduser()
     on_hub = not where.exists()
     if on_hub:
         where = _fetched(str(path), revision)
     if where.is_file() or (where / WEIGHTS).is_file():
         return _load_adapter(Adapter.read(where), base, None if on_hub else revision, dtype, device)
+    check_folder(where)
     ghost = Ghost.read(where / FILE)
     if base is not None:
         raise InputError(f"A {ghost.kind[:20]} has all its weights and needs no base model.")
+    check_unchanged(where, _is_read)
     return _load_folder(where, ghost, dtype, device)
 
 
@@ -61,6 +66,9 @@ def apply(model: Any, adapter: Adapter | str | Path) -> PreTrainedModel:
         InputError: the adapter is damaged or foreign.
         ModelError: ``model`` is not its base.
     """
+    expect(hasattr(model, "config") or hasattr(model, "model"), "model", "what ghosted.load_model returned", model)
+    fits = isinstance(adapter, Adapter | str | Path) and str(adapter)
+    expect(fits, "adapter", "the folder that `export` wrote", adapter)
     found = adapter if isinstance(adapter, Adapter) else Adapter.read(adapter)
     return found.apply(model if hasattr(model, "config") else model.model)
 
@@ -118,13 +126,22 @@ def _fetched(repo: str, revision: str | None) -> Path:
 
     from ghosted.models import hub, naming
 
-    if naming.resolve(repo, revision).kind != "hub" or repo.count("/") != 1:
-        raise InputError(f"There is no export {repo[:80]!r}: give its folder, or owner/name on the Hub.")
+    local = repo.startswith((".", "/", "~")) or repo.count("/") != 1
+    if local or naming.resolve(repo, revision).kind != "hub":
+        raise InputError(f"{repo[:80]} is no folder; name the folder that `export` wrote, or owner/name on the "
+                         "Hub.")  # fmt: skip
     info = hub.ask(repo, lambda: HfApi(token=hub.token()).model_info(repo, revision=revision, timeout=hub.SECONDS))
     names = {each.rfilename for each in info.siblings or ()}
     if FILE not in names:
         raise InputError(f"{repo} was not exported by the Ghosted Layers Explorer: it has no {FILE}.")
-    wanted = [name for name in sorted(names) if name in (FILE, WEIGHTS, *_NEEDED) or hub.is_shard(name)]
+    wanted = list(filter(_is_read, sorted(names)))
     paths = [hub.translated(repo, lambda name=name: hf_hub_download(
         repo, name, revision=info.sha, token=hub.token(), etag_timeout=hub.SECONDS)) for name in wanted]  # fmt: skip
     return Path(paths[0]).parent
+
+
+def _is_read(name: str) -> bool:
+    """Whether a file of an export is ever read here, by its name."""
+    from ghosted.models import hub
+
+    return name in (FILE, WEIGHTS, *_NEEDED) or hub.is_shard(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ghosted import formats
 from ghosted.errors import Cancelled, InputError, ModelError, ResourceError
-from ghosted.ghost import FILE, Ghost
+from ghosted.ghost import FILE, Ghost, check_folder
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -41,6 +41,7 @@ def push(repo: str, folder: str | Path, *, agrees: Callable[[str], bool], privat
     folder = Path(folder).expanduser()
     if not _REPO.fullmatch(repo) or ".." in repo or "--" in repo:
         raise InputError(f"{repo[:80]!r} is not an owner/name id of the Hub.")
+    check_folder(folder)
     ghost, check = Ghost.read(folder / FILE), formats.unseal(folder)
     if formats.formats()[check["format"]].LIMIT is None:
         raise InputError(f"A {ghost.kind} recipe is no model; push an adapter, a checkpoint or merged weights.")

@@ -167,7 +167,7 @@ def method_of(experiment: Experiment) -> str:
     """
     names = [name for name in experiment.methods if name != "none"]
     if len(names) > 1:
-        raise InputError(f"One model is exported at a time: name one method, such as --method {names[-1]}.")
+        raise InputError(f"One model is exported at a time: name one method, such as {names[-1]}.")
     return names[0] if names else "none"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from test_formats import written
 from tiny import TINY, WIDTH, build, config_of, tokenizer
 
 import ghosted
+from ghosted import formats
 from ghosted.adapter import WEIGHTS, Adapter
 from ghosted.errors import GhostedError, InputError, ModelError
 from ghosted.ghost import Ghost, weights_fingerprint
@@ -85,6 +87,10 @@ RECORDS = {
     "no such feature": ({"repairs": [{"gap": "2-3", "feature": "exec"}]}, "does not know"),
     "a type that is wrong": ({"base__width": "32"}, "not written by"),
     "an impossible width": ({"base__width": 10**9}, "describes no model"),
+    "a dtype that there is not": ({"base__dtype": "float8"}, "dtype 'float8', .* export it again"),
+    "a method that there is not": ({"method": "magic"}, "method 'magic', .* export it again"),
+    "an experiment of other blocks": ({"experiment": {"remove": "3-4"}}, "and its experiment removes 3-4"),
+    "an experiment of no blocks": ({"experiment": {"remove": [2, 3]}}, "contradicts itself"),
     "rows for another model": ({"repairs": [{"gap": "2-3", "feature": "state", "width": 64}]}, "has 64 rows"),
 }  # fmt: skip
 
@@ -207,6 +213,43 @@ def test_a_damaged_checkpoint_is_refused_and_its_code_never_run(tmp_path):
         ghosted.load(folder)
     with pytest.raises(ModelError, match="repaired by ghosted: load it with"):
         ghosted.load_model(str(folder))
+
+
+def test_what_was_changed_after_its_check_is_refused(whole, tmp_path):
+    for form in ("adapter", "checkpoint"):
+        folder = written(repaired("llama", remove="2-3"), form, tmp_path / form)
+        (folder / "README.md").write_text("card")
+        formats.seal(folder, {"format": form})
+        reads = (partial(ghosted.apply, TINY("llama")), Adapter.read) if form == "adapter" else (ghosted.load,)
+        (folder / "README.md").write_text("a card may be rewritten")
+        for read in reads:
+            read(folder)
+        weights = next(folder.glob("*.safetensors"))
+        data = bytearray(weights.read_bytes())
+        data[-3] ^= 1
+        weights.write_bytes(data)
+        for read in (*reads, ghosted.load):
+            with pytest.raises(InputError, match=rf"was changed after its check \({weights.name}\); export it again"):
+                read(folder)
+    assert Adapter.read(tmp_path / "adapter" / WEIGHTS).removed == Adapter.read(whole).removed  # one file: no check
+
+
+def test_what_is_no_export_is_said_with_what_to_name(whole, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("a text")
+    checkpoint = written(repaired("llama", remove="2-3"), "checkpoint", tmp_path / "checkpoint")
+    apply = partial(ghosted.apply, TINY("llama"))
+    for read, path, sentence in (
+        (ghosted.load, "", "Name the folder that `export` wrote"), (ghosted.load, None, "Name the folder that"),
+        (ghosted.load, tmp_path / "empty", "holds no export of Ghosted Layers"),
+        (ghosted.load, tmp_path / "none", "is no folder; name the folder"),
+        (ghosted.load, tmp_path / "notes.txt", "notes.txt is no adapter; name the folder that `export` wrote"),
+        (apply, tmp_path / "empty", "holds no export of Ghosted Layers"),
+        (apply, tmp_path / "none", "is no folder; name the folder"), (apply, tmp_path / "notes.txt", "is no adapter"),
+        (apply, checkpoint, r"is a whole model \(checkpoint\), no adapter; read it with ghosted.load"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=sentence):
+            read(path)
 
 
 def test_a_record_survives_its_own_text():

@@ -48,6 +48,7 @@ print(json.dumps([seconds, names, heavy, dict(os.environ) == environment]))
 def test_every_name_is_there_with_its_documentation():
     for name in ghosted.__all__:
         assert getattr(ghosted, name).__doc__, name
+    assert {name for name in dir(ghosted) if not name.startswith("_")} == set(ghosted.__all__)
     with pytest.raises(AttributeError, match="no attribute 'magic'"):
         _ = ghosted.magic
 
@@ -79,12 +80,32 @@ def test_a_run_and_its_export_are_one_call_each(model, experiment, tmp_path):
 def test_what_makes_no_sense_is_refused_at_once(model, experiment, tmp_path):
     with pytest.raises(InputError, match="one method"):
         ghosted.export(ghosted.Experiment(remove="2-3", methods=("ghosted", "symmetric")), "adapter", tmp_path / "x")
+    for form in ("adapter", "mergekit"):
+        with pytest.raises(InputError, match="Name the blocks to remove, such as 14-18"):
+            ghosted.export(ghosted.Experiment(methods=("none",)), form, tmp_path / "x", model=model)
     with pytest.raises(InputError, match="no export format"):
         ghosted.export(experiment, "zip", tmp_path / "x", model=model)
     with pytest.raises(InputError, match="does not exist"):
         ghosted.prune(model, "9")
     with pytest.raises(NotDefined, match="block 0"):
         ghosted.fit(ghosted.calibrate(model, experiment, remove=""), "0-1", "replaceme")
+
+
+def test_arguments_of_another_kind_are_one_typed_sentence(model, experiment, tmp_path):
+    for wrong, sentence in (
+        (lambda: ghosted.Run(experiment).method("nope"), "no method 'nope'; it has none yet"),
+        (lambda: ghosted.Experiment(methods="ghosted"), "methods must be a list of names"),
+        (lambda: ghosted.Experiment(remove=[14, 15]), "remove must be a text such as '14-18', not "),
+        (lambda: ghosted.calibrate(model, experiment, remove="", methods=("nope",)), "no method 'nope'"),
+        (lambda: ghosted.apply("name", tmp_path), "model must be what ghosted.load_model returned"),
+        (lambda: ghosted.load(None), "Name the folder"), (lambda: ghosted.load_model(5), "name must be a text"),
+        (lambda: ghosted.load_model("x", dtype="float8"), "dtype must be"),
+        (lambda: ghosted.prune(model, "2-3", None), "repairs must be what ghosted.fit returned"),
+        (lambda: ghosted.generate(model, 5, {}), "prompt must be a text"),
+        (lambda: ghosted.evaluate("x", model), "experiment must be a ghosted.Experiment, not 'x'"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=sentence):
+            wrong()
 
 
 def test_encoders_and_state_space_models_are_one_sentence(tmp_path):

@@ -6,6 +6,7 @@ is in ``test_adapter.py``, on model folders in ``test_refusals.py``.
 
 import asyncio
 import dataclasses
+import inspect
 from types import SimpleNamespace
 
 import gradio as gr
@@ -17,6 +18,7 @@ from pages import served
 from test_cli import SMALL, folder  # noqa: F401
 from test_page import forms, live, opening, values
 
+from analysis.endpoints import Endpoints, _typed
 from analysis.export import settings_file
 from analysis.limits import SHARED
 from analysis.link import experiment_of
@@ -168,6 +170,8 @@ def client():
 @pytest.mark.parametrize(("endpoint", "given", "said"), [
     ("/export", {"remove": "14", "method": "ghosted,none,symmetric"}, "One model is exported at a time"),
     ("/export", {"remove": "14", "format": "merged"}, "can be merged"),
+    ("/export", {}, "Name the blocks to remove, such as 14-18"),
+    ("/export", {"method": "none", "format": "mergekit"}, "Name the blocks to remove, such as 14-18"),
     ("/compare", {"remove": "18-14"}, "runs backwards"),
     ("/compare", {"remove": "14-18", "methods": ""}, "at least one method"),
     ("/compare", {"remove": "14", "criterion": "cosine", "count": 2}, "not both"),
@@ -188,6 +192,37 @@ def client():
 def test_what_is_wrong_with_a_call_is_the_sentence_of_the_page(client, endpoint, given, said):
     with pytest.raises(AppError, match=said):
         client.predict(**given, api_name=endpoint)
+
+
+ENDPOINTS = ("choose", "compare", "generate", "similarity", "decompose", "export")
+ARGUMENTS = [(endpoint, name, about.annotation) for endpoint in ENDPOINTS
+             for name, about in inspect.signature(getattr(Endpoints, endpoint)).parameters.items()
+             if name not in ("self", "request")]  # fmt: skip
+NEEDED = {"generate": {"prompt": "x", "remove": "14"}, "decompose": {"remove": "14"}, "export": {"remove": "14"}}
+
+
+@pytest.mark.parametrize(("endpoint", "name", "kind"), ARGUMENTS)
+def test_an_argument_of_another_type_is_named(endpoint, name, kind):
+    call = _typed(getattr(Endpoints(None), endpoint))
+    needs = {"request": None} if endpoint == "export" else {}
+    for value in (None, ["x"], {"a": 1}, True, "x" if kind in (int, float) else 5):
+        if name == "ridge" and value == 5:
+            continue  # a number is as good as its text
+        with pytest.raises(gr.Error, match=f"{name} must be (a text|a whole number|a number), not ") as error:
+            asyncio.run(call(**needs | NEEDED.get(endpoint, {}) | {name: value}))
+        one_sentence(error.value.message)
+
+
+@pytest.mark.parametrize(("endpoint", "given"), [
+    ("choose", {"count": None}), ("compare", {"remove": ["14-18"]}), ("generate", {"prompt": 5}),
+    ("similarity", {"tokens": "many"}), ("decompose", {"methods": {"a": 1}}), ("export", {"format": None}),
+    ("export", {"method": 5}),
+])  # fmt: skip
+def test_a_type_is_refused_over_http_and_nothing_is_logged(client, capfd, caplog, endpoint, given):
+    (name,) = given
+    with pytest.raises(AppError, match=f"^{name} must be "):
+        client.predict(**NEEDED.get(endpoint, {}) | given, api_name=f"/{endpoint}")
+    assert "Traceback" not in "".join((*capfd.readouterr(), caplog.text))
 
 
 # What is measured on demand

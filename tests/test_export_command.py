@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 from test_cli import SMALL, folder  # noqa: F401
@@ -38,10 +39,12 @@ def test_refusals_come_before_the_work(folder, capsys, monkeypatch):  # noqa: F8
     (folder / "taken").mkdir()
     (folder / "taken" / "thesis.txt").write_text("x")
     for more, sentence in (
+        (["--method", "none", "--format", "mergekit", "--out", "new", "--remove", ""], "Name the blocks to remove"),
         (["--method", "ghosted"], "Name the folder"), (["--out", "new"], "Name the method"),
         (["--out", "new", "--methods", "ghosted,symmetric"], "One model is exported at a time"),
         (["--out", "new", "--method", "ghosted", "--format", "merged"], "ghosted cannot"),
         (["--out", "new", "--method", "ghosted", "--format", "onnx"], "no export format"),
+        (["--out", "text.txt/new", "--method", "ghosted"], "(Not a directory); name another folder."),
         (["--out", "taken", "--method", "ghosted"], "is there already"),
         (["--out", "taken", "--method", "ghosted", "--overwrite"], "not an export of this program"),
     ):
@@ -49,6 +52,16 @@ def test_refusals_come_before_the_work(folder, capsys, monkeypatch):  # noqa: F8
         err = capsys.readouterr().err
         assert sentence in err and err.count("\n") == 1
     assert not (folder / "new").exists()
+
+
+def test_a_disk_that_is_too_small_is_said_before_the_work(folder, capsys, monkeypatch):  # noqa: F811
+    import ghosted.repaired
+    from ghosted.formats import _place
+
+    monkeypatch.setattr(ghosted.repaired, "repaired", lambda *_: pytest.fail("it was computed"))
+    monkeypatch.setattr(_place.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
+    assert main([*EXPORT, "--method", "ghosted", "--out", "new"]) == 2
+    assert "are free; free some space or name a folder on another disk." in capsys.readouterr().err
 
 
 def test_memory_and_families_are_refused_before_the_work(folder, capsys, monkeypatch):  # noqa: F811

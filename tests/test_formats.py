@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ import ghosted
 from ghosted import formats
 from ghosted.adapter import Adapter
 from ghosted.errors import InputError, ModelError, NotDefined, ResourceError
-from ghosted.formats import mergekit
+from ghosted.formats import _place, mergekit
 from ghosted.merge import merged_view
 from ghosted.progress import CancelFlag, drain
 from ghosted.pruned import pruned_view
@@ -253,16 +254,37 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(error, tmp_path, monkeyp
         raise error
 
     monkeypatch.setattr(Adapter, "write", full)
-    with pytest.raises(ResourceError, match=r"out cannot be written \(No space left on device\)"):
+    with pytest.raises(ResourceError, match=r"\(No space left on device\); free some space or name a "):
         drain(formats.export(repaired("llama"), "adapter", tmp_path / "out"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_little_space_is_said_beforehand(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("free", "said"), [
+    (100, r"takes 8\.4 kB of disk and 0\.1 kB are free; free some space or name a folder on another disk"),
+    (8_353, r"takes 8\.36 kB of disk and 8\.35 kB are free"),
+])  # fmt: skip
+def test_too_little_space_is_said_beforehand(free, said, tmp_path, monkeypatch):
     only_files(monkeypatch)
-    monkeypatch.setattr(formats.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100})())
-    with pytest.raises(ResourceError, match="0 MB are free"):
-        drain(formats.export(repaired("llama"), "adapter", tmp_path / "out"))
+    monkeypatch.setattr(_place.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    with pytest.raises(ResourceError, match=said):
+        drain(formats.export(repaired("llama"), "adapter", tmp_path / "new" / "out"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_computed(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for out, reason in (
+        (tmp_path / "file" / "out", "Not a directory"), (tmp_path / "file" / "a" / "b", "Not a directory"),
+        ("/proc/x", "No such file or directory"), (tmp_path / ("x" * 250), "File name too long"),
+        ("/sys/x", "Operation not permitted|Permission denied|Read-only file system"),
+    ):  # fmt: skip
+        with pytest.raises(ResourceError, match=rf"cannot be written \(({reason})\); name another folder\.$"):
+            formats.check_request("adapter", "ghosted", out)
+    for out in ("", "  ", "a\0b", None, 5):
+        with pytest.raises(InputError, match="Name the folder to make"):
+            formats.check_request("adapter", "ghosted", out)
+    assert formats.check_request("adapter", "ghosted", tmp_path / "new" / "deep" / "out").name == "out"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_stopped_export_leaves_nothing(tmp_path):
@@ -312,6 +334,8 @@ def test_the_card_says_recipe_numbers_protocol_and_licence(tmp_path):
     for part in parts:
         assert part in said, part
     assert "/" + str(tmp_path).split("/")[1] not in said
+    recipe = card(repaired("llama", "none").ghost("mergekit"))
+    assert "not on the Hub: put its folder in the place of its name" in recipe and "save_pretrained" in recipe
     plain = card(repaired("llama", "replaceme").ghost("merged"))
     assert "trust_remote_code" not in plain and "merged into its weights" in plain
 

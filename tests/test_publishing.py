@@ -78,7 +78,8 @@ def test_only_a_checked_export_is_pushed(export, tmp_path, capsys):
 
     assert "not an owner/name" in said("cut", "--from", str(export))
     assert "Name the export's folder" in said("me/cut")
-    assert "no readable ghost.json" in said("me/cut", "--from", str(tmp_path))
+    assert "holds no export of Ghosted Layers (there is no ghost.json in it)" in said("me/cut", "--from", str(tmp_path))
+    assert "is no folder; name the folder that `export` wrote" in said("me/cut", "--from", str(tmp_path / "none"))
     (export / "config.json").write_text("{}")
     assert "was changed after its check (config.json)" in said("me/cut", "--from", str(export))
     (export / "check.json").unlink()

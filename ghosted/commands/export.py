@@ -29,19 +29,18 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
     Raises:
         InputError: no blocks, no folder, or several methods were named, or the folder is taken.
         NotDefined: the format does not apply.
-        ResourceError: the memory is not enough to read it again.
+        ResourceError: the folder cannot be written, or disk or memory are not enough.
     """
     from ghosted import formats
-    from ghosted.repaired import method_of, repaired
+    from ghosted.repaired import repaired
 
-    flags.require_blocks(args)
+    flags.require_blocks(args, some=True)
     if not args.out:
         raise InputError("Name the folder to make, such as --out my-model.")
     if args.methods is None:
         raise InputError("Name the method to export, such as --method ghosted.")
     experiment = flags.experiment_from(args)
-    formats.check_request(args.format, method_of(experiment), args.out, args.overwrite)
-    formats.look_ahead(experiment, args.format)
+    formats.prepare(experiment, args.format, args.out, args.overwrite)
     model = drain(repaired(experiment), on_event)
     done = drain(formats.export(model, args.format, args.out, overwrite=args.overwrite), on_event)
     return done.to_json() | {"removed": str(model.removed), "method": model.method, "warnings": model.run.warnings}

@@ -10,30 +10,32 @@ again by a new process, compared, and only then renamed into place.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ghosted.cache import file_sha256, staged
-from ghosted.errors import InputError, ResourceError
+from ghosted.errors import InputError
 from ghosted.formats._expected import look_ahead
+from ghosted.formats._place import check_space, check_target, check_writable, disk, placed, prefix
 from ghosted.ghost import FILE
 from ghosted.progress import CancelFlag, Steps
 from ghosted.registry import listing, members, pick
 
 if TYPE_CHECKING:
+    from ghosted.experiment import Experiment
     from ghosted.formats._expected import Shape
     from ghosted.repaired import Repaired
+    from ghosted.workspace import Workspace
 
-__all__ = ["Exported", "Foreseen", "check_method", "check_request", "disk", "export", "foresee", "formats",
-           "look_ahead", "seal", "unseal"]  # fmt: skip
+__all__ = [
+    "Exported", "Foreseen", "check_method", "check_removes", "check_request", "check_space", "check_unchanged", "disk",
+    "export", "foresee", "formats", "look_ahead", "prepare", "seal", "unseal",
+]
 
 PACKAGE = __name__
 CHECK = "check.json"
@@ -66,14 +68,37 @@ def formats() -> dict[str, ModuleType]:
     return members(PACKAGE)
 
 
-def check_request(name: str, method: str, out: str | Path, overwrite: bool = False) -> None:
+def check_request(name: str, method: str, out: str | Path, overwrite: bool = False) -> Path:
     """Refuse what can be refused before anything is computed.
+
+    Returns:
+        ``out`` as it will be written: absolute, without ``~``.
 
     Raises:
         InputError: there is no such format, the target is taken, or the method cannot be in this format.
+        ResourceError: the target cannot be written.
     """
     check_method(name, method)
-    check_target(Path(out), overwrite)
+    out = placed(out)
+    check_target(out, overwrite)
+    check_writable(out)
+    return out
+
+
+def prepare(
+    experiment: Experiment, name: str, out: str | Path, overwrite: bool = False, workspace: Workspace | None = None
+) -> None:
+    """Refuse the export of an experiment before anything is computed, wherever that can be known.
+
+    Raises:
+        InputError, NotDefined, ResourceError, ModelError: as :func:`check_request` and :func:`look_ahead`, or the disk
+            is too small.
+    """
+    from ghosted.repaired import method_of
+
+    out = check_request(name, method_of(experiment), out, overwrite)
+    if (foreseen := look_ahead(experiment, name, workspace)) is not None:
+        check_space(out, foreseen.bytes)
 
 
 def check_method(name: str, method: str) -> ModuleType:
@@ -82,6 +107,13 @@ def check_method(name: str, method: str) -> ModuleType:
     if form.METHODS is not None and method not in form.METHODS:
         raise InputError(f"{form.WHY_NOT} {listing(form.METHODS)} can; {method} cannot.")
     return form
+
+
+def check_removes(blocks: object, criterion: str = "manual") -> None:
+    """Raise :class:`InputError` where nothing is removed and no criterion is to choose: that is the base itself."""
+    if criterion == "manual" and not str(blocks):
+        raise InputError("Name the blocks to remove, such as 14-18, or a criterion with a count; with nothing "
+                         "removed there is nothing to export.")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,27 +133,18 @@ def foresee(name: str, model: Shape, unread: int = 0) -> Foreseen:
         unread: bytes of memory that this process is still to take for the model.
 
     Raises:
-        InputError: the method cannot be in this format, or there is none of that name.
+        InputError: the method cannot be in this format, there is none of that name, or nothing is removed.
         NotDefined: the format does not apply to this model; the message says why.
         ResourceError: the memory is not enough to read it again.
     """
     from ghosted.formats import _round_trip
 
     form = check_method(name, model.method)
+    check_removes(model.removed)
     form.refuse(model)
     if form.LIMIT is not None:
         _round_trip.check_memory(model, name, unread)
     return Foreseen(form.size(model), form.says(model))
-
-
-def check_target(out: Path, overwrite: bool) -> None:
-    """Raise :class:`InputError` unless a folder may appear at ``out``."""
-    if not os.path.lexists(out) or (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
-        return
-    if not overwrite:
-        raise InputError(f"{out} is there already; name another folder, or say --overwrite to replace an export.")
-    if out.is_symlink() or not (out / FILE).is_file():
-        raise InputError(f"{out} is not an export of this program (it has no {FILE}), so it is not overwritten.")
 
 
 def export(
@@ -145,15 +168,13 @@ def export(
     from ghosted.formats import _card, _round_trip
     from ghosted.models import background
 
-    out = Path(out).expanduser()
-    out = out.parent.resolve() / out.name
-    check_request(name, model.method, out, overwrite)
+    out = check_request(name, model.method, out, overwrite)
     form = pick(PACKAGE, name, "export format")
     size = foresee(name, model).bytes
+    check_space(out, size)
     with disk(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        _check_space(out.parent, size)
-        with staged(out.parent, f".{out.name}.ghosted-") as work:
+        with staged(out.parent, prefix(out)) as work:
             folder = work / "export"
             folder.mkdir()
             ghost = model.ghost(name)
@@ -190,18 +211,39 @@ def unseal(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: the folder is no checked export, or was changed afterwards.
     """
+    check = _read_check(folder)
+    _refuse_changes(folder, check["sha256"], {path.name for path in folder.iterdir()} - {CHECK} | set(check["sha256"]))
+    return check
+
+
+def check_unchanged(folder: Path, reads: Callable[[str], bool]) -> None:
+    """Refuse an export whose files are no longer those that were checked; one that was never checked passes.
+
+    Args:
+        folder: the export.
+        reads: says of a file's name whether it is about to be read: a card may be rewritten.
+
+    Raises:
+        InputError: such a file was changed, added or removed.
+    """
+    if (folder / CHECK).is_file():
+        hashes = _read_check(folder)["sha256"]
+        _refuse_changes(folder, hashes, set(filter(reads, {*hashes, *(path.name for path in folder.iterdir())})))
+
+
+def _read_check(folder: Path) -> dict[str, Any]:
     try:
         check = json.loads((folder / CHECK).read_text("utf-8"))
-        hashes = dict(check["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return check | {"sha256": dict(check["sha256"])}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{folder} is no checked export; make one with python -m ghosted export.") from None
-    present = {path.name for path in folder.iterdir()} - {CHECK}
-    changed = sorted(present ^ set(hashes)) or [
-        name for name, digest in hashes.items() if file_sha256(folder / name) != digest
-    ]
-    if changed:
-        raise InputError(f"{folder} was changed after its check ({changed[0][:60]}); export it again.")
-    return check
+
+
+def _refuse_changes(folder: Path, hashes: dict[str, Any], names: set[str]) -> None:
+    for name in sorted(names):
+        path = folder / name
+        if not path.is_file() or name not in hashes or file_sha256(path) != hashes[name]:
+            raise InputError(f"{folder} was changed after its check ({name[:60]}); export it again.")
 
 
 def _put(folder: Path, out: Path, work: Path, overwrite: bool) -> None:
@@ -211,26 +253,3 @@ def _put(folder: Path, out: Path, work: Path, overwrite: bool) -> None:
     elif out.is_dir():
         out.rmdir()
     os.rename(folder, out)
-
-
-def _check_space(parent: Path, needed: int) -> None:
-    free = shutil.disk_usage(parent).free
-    if needed * 1.02 > free:
-        raise ResourceError(f"This export takes {needed / 1e6:,.0f} MB of disk and {free / 1e6:,.0f} MB are free.")
-
-
-@contextmanager
-def disk(out: Path) -> Iterator[None]:
-    """Turn what the disk says into one sentence."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        code = getattr(error, "errno", None)
-        if isinstance(error, SafetensorError) and "os error 28" in str(error):
-            code = errno.ENOSPC
-        reason = os.strerror(code) if code else str(error).splitlines()[0][:120]
-        raise ResourceError(f"{out} cannot be written ({reason}); free some space or name another folder.") from error
-
-

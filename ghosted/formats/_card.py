@@ -42,6 +42,17 @@ mergekit-yaml mergekit.yaml OUTPUT
 This is the plain pruning: the blocks are gone and nothing stands in for them.""",
 }
 
+_NOT_ON_HUB = """The base model is not on the Hub: put its folder in the place of its name in `mergekit.yaml`. One is
+written by
+
+```python
+import ghosted
+
+base = ghosted.load_model("the base model")
+base.model.save_pretrained("base")
+base.tokenizer.save_pretrained("base")
+```"""
+
 
 def card(ghost: Ghost, lines: int = 0) -> str:
     """Return the card of an export as Markdown.
@@ -75,6 +86,8 @@ def _loading(ghost: Ghost, lines: int) -> str:
     if form in ("checkpoint", "merged") and not lines:
         form = "plain"
     by_name = ghost.base.kind in ("hub", "offline")
+    if form == "mergekit" and ghost.base.kind != "hub":
+        return f"{_LOADS[form]}\n\n{_NOT_ON_HUB}"
     why = "nothing stands in for the blocks" if ghost.method == "none" else "the repair is merged into its weights"
     return _LOADS[form].format(
         where="this folder", base="" if by_name else ', base="the folder of the base model"', lines=lines, why=why

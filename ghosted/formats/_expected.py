@@ -67,9 +67,10 @@ def look_ahead(experiment: Experiment, name: str, workspace: Workspace | None = 
         ModelError: the model cannot be used.
     """
     from ghosted import machine, models
-    from ghosted.formats import _round_trip, foresee
+    from ghosted.formats import _round_trip, check_removes, foresee
     from ghosted.models.families import blocks_of
 
+    check_removes(experiment.remove, experiment.criterion)
     if experiment.criterion != "manual":
         return None
     here = workspace is not None and workspace.holds(experiment)

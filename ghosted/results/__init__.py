@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ghosted.errors import InputError
 from ghosted.experiment import Experiment
 from ghosted.removed import RemovedBlocks
 from ghosted.results.boundary import (
@@ -147,8 +148,15 @@ class Run:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
 
     def method(self, name: str) -> MethodResult:
-        """Return the result of one method by name."""
-        return next(m for m in self.methods if m.method == name)
+        """Return the result of one method by name.
+
+        Raises:
+            InputError: the run has none of that name.
+        """
+        if (found := next((each for each in self.methods if each.method == name), None)) is None:
+            there = ", ".join(each.method for each in self.methods) or "none yet"
+            raise InputError(f"This run has no method {str(name)[:40]!r}; it has {there}.")
+        return found
 
 
 @dataclass(frozen=True)
