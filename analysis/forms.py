@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,9 @@ from analysis.panels import controls, layer_map, parts
 from analysis.settings import DEFAULT
 from ghosted.errors import GhostedError
 from ghosted.experiment import Experiment
+
+ON_ITS_WAY = 3.0
+"""Seconds in which an answer may still be on its way to the browser."""
 
 
 class Forms:
@@ -37,9 +41,15 @@ class Forms:
         """Follow the text form, unless a later letter has come; ``None`` is what the page itself has written there."""
         if text is None:
             return gr.skip()
-        is_newest = self.live.sessions.of(request.session_hash).write("range")
-        forms = self._by_hand(lambda panel: layer_map.from_text(panel, text, value))
-        return forms if is_newest() else gr.skip()
+        session = self.live.sessions.of(request.session_hash)
+        is_newest = session.write("range", layer_map.typed_at(value))
+        settled = time.monotonic() - session.followed > ON_ITS_WAY
+        forms = self._by_hand(lambda panel: layer_map.from_text(panel, text, value, settled))
+        if not is_newest():
+            return gr.skip()
+        if self.layout.layer_map.map in forms:
+            session.followed = time.monotonic()
+        return forms
 
     def describe(self, model: str, tokens: float | None, remove: str) -> dict[Any, Any]:
         """Say what a model is and needs before it is fetched, and fit the map to it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,8 +44,9 @@ class Session:
         pinned: number of the run that the others are compared with.
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
-        typed: how many times each of the page's forms has been written in; an answer that a later one has overtaken is
-            not sent, for it would put back what was typed before.
+        typed: when each of the page's forms was last written in; an answer that a later one has overtaken is not sent,
+            for it would put back what was typed before.
+        followed: when the map was last told to follow the text.
         uploads: paths of the files this visitor has uploaded.
         chosen: the blocks that the controls remove, in their canonical form.
         language: of the page, ``en`` or ``de``.
@@ -67,7 +69,8 @@ class Session:
     pinned: int | None = None
     drawn: dict[str, int] = field(default_factory=dict)
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    typed: Counter[str] = field(default_factory=Counter)
+    typed: dict[str, float] = field(default_factory=dict)
+    followed: float = -math.inf
     uploads: set[str] = field(default_factory=set)
     chosen: str = ""
     language: str = "en"
@@ -80,17 +83,21 @@ class Session:
     taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))
     _last: int = 0
 
-    def write(self, form: str) -> Callable[[], bool]:
+    def write(self, form: str, at: float = 0) -> Callable[[], bool]:
         """Note that a form has been written in; what is returned waits a moment and tells if that is still the newest.
 
         The moment is for letters that came together: their answers would reach the browser in any order.
+
+        Args:
+            form: its name.
+            at: when, by the visitor's clock; by default after all that was written before.
         """
-        self.typed[form] += 1
-        number = self.typed[form]
+        at = at or self.typed.get(form, 0) + 1
+        self.typed[form] = max(at, self.typed.get(form, 0))
 
         def is_newest() -> bool:
             time.sleep(SETTLE)
-            return self.typed[form] == number
+            return self.typed[form] == at
 
         return is_newest
 

@@ -5,7 +5,7 @@ import json
 import gradio as gr
 import pytest
 from fake_run import facts, make_run, similarity
-from test_page import forms, live, opening, request, values
+from test_page import forms, live, request
 
 from analysis.page import build_page
 from analysis.panels import layer_map
@@ -41,7 +41,8 @@ def test_blocks_count_as_chosen_by_hand_once_a_range_can_be_read(page):
     assert [read_[criterion] for read_ in read] == ["manual"] * 4
     refused = [form.from_numbers(9, 5, value), form.from_numbers(None, 5, value),
                form.from_text("40", value, WHO), form.from_text("a", value, WHO), form.from_text(None, value, WHO)]
-    refused.append(form.from_text("14 - 18", value, WHO))  # what a criterion has written: an echo of the map
+    # What a criterion has written: an echo of the map.
+    refused.append(form.from_text("14 - 18", value, request("echo")))
     assert not [each for each in refused if criterion in each]
 
 
@@ -49,21 +50,25 @@ def test_an_answer_that_a_later_one_has_overtaken_is_not_sent(page, monkeypatch)
     form, follow, value = forms(page), layer_map.from_text, layer_map.map_value(30, RemovedBlocks.parse("14-18"))
     later = []
 
-    def slow(panel, text, now):
+    def slow(panel, text, now, settled):
         if text == "1":  # while this one is worked on, the next letters come
             later.append(form.from_text("12-16", now, request("fast")))
-        return follow(panel, text, now)
+        return follow(panel, text, now, settled)
 
     monkeypatch.setattr(layer_map, "from_text", slow)
     assert form.from_text("1", value, request("fast")) == gr.skip()
     assert json.loads(later[0][live(page).layout.layer_map.map])["gaps"] == [[12, 16]]
-    settled, experiment = opening(page), live(page).experiment
 
-    def late(visitor, given):
-        if "1" in given:
-            settled.changed(request("fast"), *values(remove="12-16", criterion="manual"))
-        return experiment(visitor, given)
 
-    monkeypatch.setattr(live(page), "experiment", late)
-    assert settled.changed(request("fast"), *values(remove="1", criterion="manual")) == gr.skip()
-    assert live(page).sessions.of("fast").chosen == "12-16"
+def test_letters_count_in_the_order_in_which_they_were_typed_and_the_last_one_reaches_the_map(page):
+    form, where = forms(page), live(page).layout.layer_map.map
+    shown = layer_map.map_value(30, RemovedBlocks.parse("14-18"))
+
+    def typed(text, at):
+        return form.from_text(text, json.dumps(json.loads(shown) | {"typed": at}), request("order"))
+
+    assert json.loads(typed("5-7", 10)[where])["gaps"] == [[5, 7]]
+    assert typed("14-1", 11)[live(page).layout.layer_map.problem]
+    back = typed("14-18", 12)  # the browser's map showed 14-18 when it was typed, and 5-7 was on its way
+    assert json.loads(back[where])["gaps"] == [[14, 18]] and "typed" not in json.loads(back[where])
+    assert typed("14-1", 11) == gr.skip()

@@ -89,6 +89,17 @@ def test_numbers_come_first_then_the_pictures_and_what_waits_is_marked(page, ask
     assert asked == ["quick", "rest"]
 
 
+def test_the_rest_of_an_earlier_range_that_comes_late_is_not_answered(page, asked):
+    whole_run(page, "late", remove="12-16", **BY_HAND)
+    asked.clear()
+    earlier, now = (values(remove=blocks, **BY_HAND) for blocks in ("13-17", "13-18"))
+    for given in (earlier, now):
+        asyncio.run(handlers(page).quick(visitor("late"), *given))
+    assert asyncio.run(handlers(page).rest(visitor("late"), *earlier)) == gr.skip()
+    assert asked == ["quick", "quick"] and live(page).sessions.of("late").preview.run.experiment.remove == "13-18"
+    assert asyncio.run(handlers(page).rest(visitor("late"), *now)) != gr.skip()
+
+
 def test_what_is_shown_already_is_not_computed_again_and_the_run_comes_back(page, asked):
     whole_run(page, "b", remove="12-16", **BY_HAND)
     asked.clear()

@@ -24,8 +24,12 @@ from ghosted.errors import InputError
 from ghosted.removed import RemovedBlocks
 
 PART = "similarity"
-BY_A_PERSON = "(text, map) => [document.activeElement?.closest('#gl-remove') ? text : null, map]"
-"""Keeps the text form's changes by the page itself from coming back, late, as if somebody had written them."""
+BY_A_PERSON = (
+    "(text, map) => [document.activeElement?.closest('#gl-remove') ? text : null, "
+    "JSON.stringify({...JSON.parse(map), typed: Date.now()})]"
+)
+"""Keeps the text form's changes by the page itself from coming back, late, as if somebody had written them; and says
+when each was written, for they can arrive in another order."""
 
 TOLD = "(name, map) => JSON.stringify({{...JSON.parse(map), {0}}})"
 """Tells the map, in the browser alone, what another control says."""
@@ -124,9 +128,27 @@ def from_numbers(panel: LayerMap, first: float | None, last: float | None, value
     return _try(panel, text, now, lambda removed: {panel.remove: str(removed)}, int(first))
 
 
-def from_text(panel: LayerMap, text: str, value: str) -> dict[Any, Any]:
-    """Write the text form into the map and the numbers; what the map shows already changes nothing."""
-    return _try(panel, text, read(value), lambda removed: _forms(panel, removed, text=False))
+def from_text(panel: LayerMap, text: str, value: str, settled: bool = True) -> dict[Any, Any]:
+    """Write the text form into the map and the numbers; what the map shows already changes nothing.
+
+    Args:
+        panel: the panel.
+        text: what was written.
+        value: what the map showed then.
+        settled: whether it still does; not where an earlier answer may be on its way to it.
+    """
+    now = read(value)
+    now.pop("typed", None)
+    return _try(panel, text, now, lambda removed: _forms(panel, removed, text=False), settled=settled)
+
+
+def typed_at(value: str) -> float:
+    """Return when the text form was written, in milliseconds of the browser's clock; 0 where it does not say."""
+    try:
+        at = read(value).get("typed", 0)
+    except InputError:  # whoever follows the text says what is wrong
+        return 0
+    return at if isinstance(at, (int, float)) and math.isfinite(at) else 0
 
 
 def resize(panel: LayerMap, blocks: int, text: str) -> dict[Any, Any]:
@@ -199,12 +221,14 @@ def _chips(at_hand: bool) -> Iterator[str]:
                f"{legend}{said}</button>")
 
 
-def _try(panel: LayerMap, text: str, now: dict[str, Any], forms: Any, first: int | None = None) -> dict[Any, Any]:
+def _try(
+    panel: LayerMap, text: str, now: dict[str, Any], forms: Any, first: int | None = None, settled: bool = True
+) -> dict[Any, Any]:
     try:
         removed = RemovedBlocks.parse(text, now["blocks"])
     except InputError as error:
         return {panel.problem: parts.problem(str(error))}
-    if inclusive(removed) == now["gaps"]:
+    if settled and inclusive(removed) == now["gaps"]:
         return {panel.problem: ""}
     active = next((at for at, gap in enumerate(removed.gaps) if first in gap), 0)
     changed = {"gaps": inclusive(removed), "active": active, "criterion": "manual"}
