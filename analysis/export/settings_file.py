@@ -19,6 +19,7 @@ from analysis.export.json import FORMAT, VERSION
 from analysis.portable import at_hand
 from analysis.record import FORMAT as RECORD
 from analysis.record import Record
+from analysis.settings import DEFAULT
 from ghosted import criteria, operators
 from ghosted.errors import InputError
 from ghosted.experiment import Experiment
@@ -97,6 +98,8 @@ def parse(data: bytes, uploads: Mapping[str, str] | None = None) -> Imported:
 
 def _of_adapter(ghost: Ghost, uploads: Mapping[str, str] | None) -> Imported:
     experiment, notices = at_hand(_experiment(ghost.experiment), uploads)
+    if not experiment.prompt:  # an export writes nothing
+        experiment = dataclasses.replace(experiment, prompt=DEFAULT.prompt)
     return Imported(experiment, None, tuple(notices), adapter_file.summary(ghost))
 
 
