@@ -44,6 +44,10 @@ def load_model(
 
     Raises:
         ModelError, ResourceError: it cannot be used here; the message says why.
+
+    Example:
+        >>> import ghosted
+        >>> model = ghosted.load_model("smollm2-135m")
     """
     from ghosted import models
 
@@ -63,8 +67,14 @@ def calibrate(
         on_event: sees the progress.
         **settings: fields of :class:`~ghosted.experiment.Experiment` that differ from it.
 
+    Returns:
+        The calibration: ``similarity.cosine`` of all pairs of states, (L + 1) × (L + 1), and each gap's statistics.
+
     Raises:
         TextError: the text cannot be read or is too short.
+
+    Example:
+        >>> calibration = ghosted.calibrate(model, tokens=16_384)
     """
     from ghosted import texts
 
@@ -84,8 +94,22 @@ def choose(
 ) -> Choice:
     """Return the blocks that a criterion removes, with its runner-up and all candidates.
 
+    Args:
+        calibration: from :func:`calibrate`.
+        criterion: name of a criterion.
+        count: blocks to remove.
+        seed: of criteria that draw random numbers.
+        on_event: sees the progress.
+
+    Returns:
+        The choice: ``remove`` (such as ``12-16``), ``score``, ``runner_up`` and ``candidates``.
+
     Raises:
         InputError: there is no such criterion, or the model has too few blocks.
+
+    Example:
+        >>> choice = ghosted.choose(calibration, "cosine", 5)
+        >>> removed = choice.remove
     """
     criteria.check(criterion, count, calibration.loaded.blocks)
     evidence = criteria.Evidence(calibration.similarity, calibration, seed, None)
@@ -108,8 +132,16 @@ def fit(
         seed: of methods that draw random numbers.
         on_event: sees the progress.
 
+    Returns:
+        One repair per gap; ``M`` is C × C where the operator is x + xM.
+
     Raises:
         NotDefined: the method has no meaning here; the message says why.
+
+    Example:
+        >>> repairs = ghosted.fit(calibration, "14-18", "ghosted")
+        >>> tuple(repairs[0].M.shape) == (model.width, model.width)
+        True
     """
     from ghosted.fitting import fit_gaps, repairs_of
 
@@ -123,8 +155,16 @@ def fit(
 def prune(model: LoadedModel, remove: str, repairs: Sequence[Repair] = ()) -> PreTrainedModel:
     """Return the model without these blocks, repaired; it shares every weight with ``model``, which stays as it is.
 
+    Args:
+        model: from :func:`load_model`.
+        remove: removed blocks, such as ``3,12-17``.
+        repairs: from :func:`fit`, one per gap; none is plain pruning.
+
     Raises:
         InputError: a block does not exist, none would survive, or a repair does not fit.
+
+    Example:
+        >>> repaired = ghosted.prune(model, "14-18", repairs)
     """
     from ghosted.pruned import Repair, pruned_view
 
@@ -150,6 +190,17 @@ def generate(
         seed: of sampling; the same noise in every column.
         chat: wrap the prompt in the chat template.
         on_event: sees the columns grow.
+
+    Returns:
+        One column per model: ``text``, ``tokens``, ``diverges_at``, ``kl`` in nats at each new token.
+
+    Raises:
+        InputError: there is no prompt, or a number makes no sense.
+
+    Example:
+        >>> columns = ghosted.generate(model, "The sea", {"repaired": repaired}, max_new_tokens=8)
+        >>> [column.method for column in columns]
+        ['original', 'repaired']
     """
     from ghosted import generation
 
@@ -178,6 +229,10 @@ def evaluate(
 
     Raises:
         GhostedError: any of them; the message is one sentence that says what to do.
+
+    Example:
+        >>> run = ghosted.evaluate(model=model, remove="14-18", methods=("none", "ghosted"))
+        >>> error, perplexities = run.method("ghosted").residual.held_out, run.method("ghosted").perplexity
     """
     from ghosted.run import run
 
@@ -206,6 +261,10 @@ def export(
         NotDefined: the format does not apply; the message says why.
         ResourceError: the folder cannot be written, or disk or memory are not enough.
         ModelError: what was written does not read back as the same model; then nothing is left.
+
+    Example:
+        >>> experiment = ghosted.Experiment(remove="14-18", methods=("ghosted",))
+        >>> exported = ghosted.export(experiment, "adapter", "my-adapter", model=model)
     """
     from ghosted import formats
     from ghosted.repaired import repaired

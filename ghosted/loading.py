@@ -38,6 +38,9 @@ def load(
         InputError: the export is damaged, foreign or contradicts itself.
         ModelError: its base model is another one, or cannot be found.
         ResourceError: no memory, no disk, no network.
+
+    Example:
+        >>> reloaded = ghosted.load("my-adapter")
     """
     if not isinstance(path, str | Path) or not str(path).strip():
         raise InputError("Name the folder that `export` wrote, or owner/name on the Hub.")
@@ -65,6 +68,9 @@ def apply(model: Any, adapter: Adapter | str | Path) -> PreTrainedModel:
     Raises:
         InputError: the adapter is damaged or foreign.
         ModelError: ``model`` is not its base.
+
+    Example:
+        >>> again = ghosted.apply(model, "my-adapter")
     """
     expect(hasattr(model, "config") or hasattr(model, "model"), "model", "what ghosted.load_model returned", model)
     fits = isinstance(adapter, Adapter | str | Path) and str(adapter)

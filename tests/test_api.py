@@ -1,5 +1,7 @@
 """``import ghosted``: light, without side effects, and its names do what README says."""
 
+import doctest
+import inspect
 import json
 import re
 import subprocess
@@ -133,3 +135,30 @@ def test_what_readme_prints_runs(snippet, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {})
     assert "repaired" in capsys.readouterr().out and (tmp_path / "my-adapter" / "ghost.safetensors").exists()
+
+
+NAMES = ("load_model", "calibrate", "choose", "fit", "prune", "generate", "evaluate", "export", "apply", "load")
+
+
+def test_the_examples_of_the_names_run_one_after_the_other(tmp_path, monkeypatch):
+    """As one session, on a small model of enough blocks, and on less text."""
+    small = build(config_of("llama", num_hidden_layers=20, hidden_size=16, num_attention_heads=2, num_key_value_heads=2,
+                            intermediate_size=32, max_position_embeddings=2048))  # fmt: skip
+    loaded = LoadedModel.of(small, tokenizer(), name="smollm2-135m")
+    less = {"tokens": 2048, "window": 128, "windows": 2}
+    originals = {name: getattr(ghosted, name) for name in ("calibrate", "evaluate", "Experiment")}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ghosted, "load_model", lambda *_: loaded)
+    monkeypatch.setattr(ghosted, "load", lambda path: ghosted.apply(loaded, path))
+    for name, original in originals.items():
+        monkeypatch.setattr(ghosted, name, lambda *given, _call=original, **named: _call(*given, **named | less))
+    from ghosted import api, loading
+
+    session, runner = {}, doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for name in NAMES:
+        written = inspect.getdoc(getattr(loading if name in ("apply", "load") else api, name))
+        test = doctest.DocTestParser().get_doctest(written, session, name, None, None)
+        assert test.examples and all(part in written for part in ("Args:", "Raises:", "Example:")), name
+        assert runner.run(test, clear_globs=False).failed == 0, name
+        session = test.globs
+    assert len(session["columns"]) == 2 and session["again"] is not session["model"]
