@@ -71,8 +71,8 @@ class Opening:
             shown |= listed(layout.runs, session) | {layout.status.line: status.finished(found.run)}
         elif notices:
             shown[layout.status.line] = status.line(" ".join(notices), "failed")
-        elif language() != "en":
-            shown[layout.status.line] = status.ready(self.live.first is not None)
+        elif language() != "en" or experiment != DEFAULT:
+            shown[layout.status.line] = status.ready(self.live.first is not None, experiment)
         job = self.live.runner.join(visitor, experiment) if found is None else None
         if job is not None:
             shown |= controls.buttons(layout.controls, running=True)

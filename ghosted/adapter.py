@@ -203,7 +203,8 @@ def _check_header(header: dict[str, Any], sets: list[tuple[str, ...]], size: int
             numbers *= n
         total += 4 * numbers
     if total != size:
-        raise InputError(f"{where} is damaged: it should hold {total:,} bytes of numbers, and holds {size:,}.")
+        raise InputError(f"{where} is damaged: it should hold {total:,} bytes of numbers, and holds {size:,}; "
+                         "export it again.")  # fmt: skip
 
 
 def _read(ghost: Ghost, sets: list[tuple[str, ...]], path: Path) -> list[dict[str, Tensor]]:

@@ -162,7 +162,7 @@ class Ghost:
             raise InputError(f"There is no readable {path.name} in {path.parent.name or 'this folder'} "
                              f"({error.strerror}).") from error  # fmt: skip
         except UnicodeDecodeError:
-            raise InputError(f"{path.name} is damaged: it is no text.") from None
+            raise InputError(f"{path.name} is damaged: it is no text; export it again.") from None
         return cls.from_text(text, path.name)
 
     def check(self, where: str) -> None:

@@ -122,7 +122,7 @@ def _load_folder(folder: Path, ghost: Ghost, dtype: str | None, device: str | No
         raise ModelError(f"This {ghost.kind[:20]} cannot be read: its weights do not fit its config.") from error
     if wrong := [*info["missing_keys"], *info["unexpected_keys"], *info["mismatched_keys"]]:
         raise ModelError(f"This {ghost.kind[:20]} is damaged: {str(sorted(map(str, wrong))[0])[:80]} is missing or was "
-                         "not expected.")  # fmt: skip
+                         "not expected; export it again.")  # fmt: skip
     return model.to(device or machine.device()).eval()
 
 

@@ -12,12 +12,13 @@ import gradio as gr
 
 from analysis import tables
 from analysis.job import Ended, Waiting
-from analysis.names import label_in, removes
+from analysis.names import blocks_label, label_in, removes
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.settings import DEFAULT
 from analysis.speech import say
 from analysis.words import catalogue
+from ghosted.experiment import Experiment
 from ghosted.progress import Note, Progress
 from ghosted.results import Run
 
@@ -37,9 +38,13 @@ def build(precomputed: bool = False) -> StatusPanel:
     return StatusPanel(place, notices)
 
 
-def ready(precomputed: bool = False) -> str:
-    """Return the status line of a page on which nothing was done yet."""
-    said = say("status.ready", criterion=DEFAULT.criterion, count=DEFAULT.count)
+def ready(precomputed: bool = False, experiment: Experiment = DEFAULT) -> str:
+    """Return the status line of a page on which nothing was done yet, and whose controls say ``experiment``."""
+    if experiment.criterion == "manual":
+        blocks = blocks_label(experiment.remove)
+        said = say("status.ready_by_hand", blocks=say("page.blocks", blocks=blocks) if blocks else say("runs.nothing"))
+    else:
+        said = say("status.ready", criterion=experiment.criterion, count=experiment.count)
     return line(said, note=say("status.shown") if precomputed else "")
 
 
