@@ -274,3 +274,10 @@ def test_the_glossary_has_the_words_of_the_field_and_prints_on_one_sheet():
     assert explained("a [[gap|gaping]] [[S]]", "de").count("<abbr") == 2
     with pytest.raises(KeyError):
         explained("[[nonsense]]", "en")
+
+
+def test_numbers_are_read_as_the_page_writes_them_and_as_germans_do():
+    for text, number in (("1,070", 1070), ("16,384.5", 16384.5), ("0,535", 0.535), ("1,5", 1.5), ("1 070", 1070),
+                         ("38 %", 38)):  # fmt: skip
+        assert number_of(text) == number, text
+    assert number_of("abc") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,7 +61,10 @@ def check(question: Question, given: str, record: Record | None, chosen: str = "
 
 def number_of(text: str) -> float | None:
     """Read a number as people type it, with a decimal point or comma and perhaps a unit; ``None`` if it is none."""
-    clean = text.replace("%", "").replace("×", "").replace(",", ".").strip()
+    clean = re.sub(r"[%×\s]", "", text)
+    if re.fullmatch(r"[1-9]\d{0,2}(,\d{3})+(\.\d+)?", clean):  # as the page writes thousands
+        clean = clean.replace(",", "")
+    clean = clean.replace(",", ".")
     try:
         number = float(clean)
     except ValueError:
