@@ -42,7 +42,7 @@ class Forms:
         if text is None:
             return gr.skip()
         session = self.live.sessions.of(request.session_hash)
-        is_newest = session.write("range", layer_map.typed_at(value))
+        is_newest = session.write(layer_map.typed_at(value))
         settled = time.monotonic() - session.followed > ON_ITS_WAY
         forms = self._by_hand(lambda panel: layer_map.from_text(panel, text, value, settled))
         if not is_newest():

@@ -17,7 +17,7 @@ from analysis.limits import ALONE, Limits
 from analysis.live import Layout, Live
 from analysis.opening import Opening
 from analysis.panels import bus, controls, lesson, parts, share, status
-from analysis.panels.parts import PRIVATE, WATCHING
+from analysis.panels.parts import EACH, LATEST, PRIVATE, WATCHING
 from analysis.previewing import SHOWN, Previewing, Source
 from analysis.record import Record
 from analysis.runner import RunFunction
@@ -29,10 +29,6 @@ from ghosted.experiment import Experiment
 
 ASSETS = Path(__file__).parents[1] / "assets"
 TITLE = "Ghosted Layers Explorer"
-EACH = PRIVATE | {"trigger_mode": "multiple"}
-"""Not ``always_last`` where an event has several listeners: gradio sends what was put off out as the whole event again,
-and they never come to rest."""
-LATEST = PRIVATE | {"trigger_mode": "always_last"}
 DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 """The parts of a run in the order in which they become known; the texts are followed on their own."""
 

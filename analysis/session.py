@@ -44,8 +44,8 @@ class Session:
         pinned: number of the run that the others are compared with.
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
-        typed: when each of the page's forms was last written in; an answer that a later one has overtaken is not sent,
-            for it would put back what was typed before.
+        typed: when the range's text was last written in; an answer that a later one has overtaken is not sent, for it
+            would put back what was typed before.
         followed: when the map was last told to follow the text.
         uploads: paths of the files this visitor has uploaded.
         chosen: the blocks that the controls remove, in their canonical form.
@@ -69,7 +69,7 @@ class Session:
     pinned: int | None = None
     drawn: dict[str, int] = field(default_factory=dict)
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    typed: dict[str, float] = field(default_factory=dict)
+    typed: float = 0
     followed: float = -math.inf
     uploads: set[str] = field(default_factory=set)
     chosen: str = ""
@@ -83,21 +83,20 @@ class Session:
     taken: deque[Any] = field(default_factory=lambda: deque(maxlen=MOST_TAKEN))
     _last: int = 0
 
-    def write(self, form: str, at: float = 0) -> Callable[[], bool]:
-        """Note that a form has been written in; what is returned waits a moment and tells if that is still the newest.
+    def write(self, at: float = 0) -> Callable[[], bool]:
+        """Note that the range's text was written in; what is returned waits a moment and tells if it is the newest.
 
         The moment is for letters that came together: their answers would reach the browser in any order.
 
         Args:
-            form: its name.
             at: when, by the visitor's clock; by default after all that was written before.
         """
-        at = at or self.typed.get(form, 0) + 1
-        self.typed[form] = max(at, self.typed.get(form, 0))
+        at = at or self.typed + 1
+        self.typed = max(at, self.typed)
 
         def is_newest() -> bool:
             time.sleep(SETTLE)
-            return self.typed[form] == at
+            return self.typed == at
 
         return is_newest
 

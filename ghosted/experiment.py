@@ -89,9 +89,9 @@ class Experiment:
             value = getattr(self, name)
             fits = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
             expect(fits, name, f"a list of names such as ({example!r},)", value)
-        for name in ("ridge", "temperature"):
-            fits = isinstance(value := getattr(self, name), str if name == "ridge" else float) or type(value) is int
-            expect(fits or isinstance(value, float), name, "a number", value)
+        for name, kinds in (("ridge", float | str), ("temperature", float)):
+            value = getattr(self, name)
+            expect(type(value) is int or isinstance(value, kinds), name, "a number", value)
         object.__setattr__(self, "remove", str(RemovedBlocks.parse(self.remove)))
         object.__setattr__(self, "methods", tuple(dict.fromkeys(self.methods)))
         object.__setattr__(self, "evaluate", tuple(dict.fromkeys(self.evaluate)))

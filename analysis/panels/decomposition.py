@@ -36,7 +36,6 @@ SIDES = ("row_first", "row_last", "column_first", "column_last")
 CHANNELS = tuple(said(f"operator.{side}", "en") for side in SIDES)
 """The fields of the part that is shown, by what they are called in English."""
 HERO, PATCH = "ghosted", "linearpatch"
-PRIVATE = parts.PRIVATE | {"trigger_mode": "always_last"}
 
 
 @dataclass(frozen=True)
@@ -115,10 +114,11 @@ def wire(panel: DecompositionPanel, live: Any) -> None:
         channels = from_box(drawn)
         return rezoom(panel, noted(request, method, gap, channels), method, gap, channels)
 
-    gr.on([panel.method.input, panel.gap.input], other, asked, outputs, **PRIVATE)
-    gr.on([panel.zoom.click, *(number.submit for number in panel.channels.values())], zoom, asked, outputs, **PRIVATE)
-    panel.whole.click(whole, [panel.method, panel.gap], outputs, **PRIVATE)
-    panel.box.pick(box, [panel.method, panel.gap, panel.box], outputs, **PRIVATE)
+    gr.on([panel.method.input, panel.gap.input], other, asked, outputs, **parts.LATEST)
+    gr.on([panel.zoom.click, *(number.submit for number in panel.channels.values())], zoom, asked, outputs,
+          **parts.LATEST)
+    panel.whole.click(whole, [panel.method, panel.gap], outputs, **parts.LATEST)
+    panel.box.pick(box, [panel.method, panel.gap, panel.box], outputs, **parts.LATEST)
 
 
 def show(panel: DecompositionPanel, record: Any) -> dict[Any, Any]:

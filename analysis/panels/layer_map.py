@@ -188,15 +188,14 @@ ALSO = {"map": show_ranges}
 def wire(panel: LayerMap, live: Any) -> None:
     """Wire the map, its forms, and what the other controls tell it."""
     side, handlers = live.layout.controls, live.forms
-    # Not always_last: what is put off, gradio sends out as the whole event again; two listeners never come to rest.
-    each = parts.PRIVATE | {"trigger_mode": "multiple"}
     forms = [panel.first, panel.last, panel.remove, panel.problem]
-    panel.map.pick(handlers.from_map, [panel.map], [*forms, side.criterion], **each)
+    panel.map.pick(handlers.from_map, [panel.map], [*forms, side.criterion], **parts.EACH)
     gr.on([panel.first.input, panel.last.input], handlers.from_numbers, [panel.first, panel.last, panel.map],
-          [panel.map, panel.remove, panel.problem, side.criterion], **parts.PRIVATE | {"trigger_mode": "always_last"})
+          [panel.map, panel.remove, panel.problem, side.criterion], **parts.LATEST)
     # Not its input event: gradio fires that for typed letters only, not for what is deleted or pasted.
     panel.remove.change(handlers.from_text, [panel.remove, panel.map],
-                        [panel.map, panel.first, panel.last, panel.problem, side.criterion], js=BY_A_PERSON, **each)
+                        [panel.map, panel.first, panel.last, panel.problem, side.criterion], js=BY_A_PERSON,
+                        **parts.EACH)
     for control, key in ((side.criterion, "criterion"), (side.count, "count")):
         for event, tells in ((control.change, f"{key}: name"), (control.input, f"{key}: name, follow: true")):
             event(None, [control, panel.map], [panel.map], js=TOLD.format(tells), **parts.PRIVATE)

@@ -20,6 +20,10 @@ UNSEEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"
 gradio tells every output of every listener, of each step of any of them, and copies all figures."""
 PRIVATE = UNSEEN | {"queue": False}
 """Options of a listener that answers at once and is no public endpoint."""
+EACH = PRIVATE | {"trigger_mode": "multiple"}
+"""Not ``always_last`` where an event has several listeners: gradio sends what was put off out as the whole event again,
+and they never come to rest."""
+LATEST = PRIVATE | {"trigger_mode": "always_last"}
 WATCHING = UNSEEN | {"concurrency_limit": None}
 """Options of a listener that follows a job: many may wait at once."""
 CONFIG = {"displayModeBar": False, "displaylogo": False, "scrollZoom": False}

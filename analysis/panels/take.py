@@ -93,7 +93,7 @@ def wire(panel: TakePanel, live: Any, changed: gr.HTML) -> None:
     taking, picked = Taking(panel, live, taker), [panel.method, panel.form]
     said = [panel.line, panel.command, panel.more]
     taking.wire(picked, [panel.file])
-    gr.on([panel.method.input, panel.form.input], taking.plan, picked, said, **parts.PRIVATE, trigger_mode="multiple")
+    gr.on([panel.method.input, panel.form.input], taking.plan, picked, said, **parts.EACH)
     changed.change(taking.fresh, [panel.form], said, **parts.PRIVATE)
 
 
