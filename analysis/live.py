@@ -107,7 +107,10 @@ class Live:
         visitor = request.session_hash
         try:
             self.sessions.admit(visitor)
+            running = self.runner.running(visitor)
             self.runner.submit(visitor, self.experiment(visitor, values))
+            if running:  # a double click
+                return gr.skip()
         except GhostedError as error:
             return {self.layout.status.line: status.line(str(error), "failed")}
         session = self.sessions.of(visitor)

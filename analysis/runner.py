@@ -69,14 +69,18 @@ class Runner:
     def submit(self, visitor: str, experiment: Experiment) -> Job:
         """Queue an experiment for a visitor, or join the job that is about to answer, or has answered, the same.
 
+        Whoever asks again for what they wait for already, as a double click does, gets the job that they have.
+
         Raises:
-            InputError: this visitor's last job is still running.
+            InputError: this visitor's last job is still running, and it is another.
             ResourceError: too many jobs wait.
         """
         with self._change:
-            if self.running(visitor):
-                raise InputError(say("refused.running"))
             job = self._same(experiment)
+            if self.running(visitor):
+                if job is not self._of[visitor]:
+                    raise InputError(say("refused.running"))
+                return job
             if job is None:
                 job = Job(experiment)
                 known = self._known(experiment) if self._known is not None else None

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -379,6 +380,27 @@ def test_a_call_hands_over_its_result_and_its_error():
         drain(background.call("dividing", lambda: 1 / 0))
     with pytest.raises(TimeoutError):
         drain(background.call("waiting", lambda: time.sleep(1), limit=0.1))
+
+
+@pytest.mark.parametrize("takes", [0.3, background.PATIENCE + 0.5])
+def test_an_abandoned_call_leaves_nothing_of_what_it_writes(takes, tmp_path):
+    folder, cancel = tmp_path / "work", CancelFlag()
+
+    def write():
+        time.sleep(takes)
+        folder.mkdir(exist_ok=True)  # as save_pretrained does
+        (folder / "weights").write_text("x")
+
+    steps = background.call("writing", write, folder=folder, cancel=cancel)
+    next(steps)
+    cancel.set()
+    with pytest.raises(Cancelled):
+        drain(steps)
+    shutil.rmtree(folder, ignore_errors=True)
+    for thread in threading.enumerate():
+        if thread.name == "ghosted: writing":
+            thread.join()
+    assert not folder.exists()
 
 
 def test_the_models_command(own_cache, saved):

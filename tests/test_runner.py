@@ -74,7 +74,16 @@ def test_a_second_run_of_the_same_page_is_answered_in_a_sentence():
     runner = Runner(make_run(pace=0.02, steps=100))
     runner.submit("a", EXPERIMENT)
     with pytest.raises(InputError, match="already running"):
-        runner.submit("a", EXPERIMENT)
+        runner.submit("a", replace(EXPERIMENT, tokens=EXPERIMENT.tokens + 1))
+    runner.stop("a")
+
+
+def test_a_double_click_is_one_job():
+    runner = Runner(make_run(pace=0.02, steps=100))
+    job = runner.submit("a", EXPERIMENT)
+    assert runner.submit("a", EXPERIMENT) is job and runner.before(job) == 0
+    runner.stop("a")
+    assert runner.submit("a", EXPERIMENT) is not job
     runner.stop("a")
 
 

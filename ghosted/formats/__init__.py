@@ -189,7 +189,9 @@ def export(
                 for path in folder.iterdir():  # weights are written for their owner alone
                     path.chmod((folder / "README.md").stat().st_mode)
 
-            yield from background.call("writing the model", write, expected=2 + size / 5e8, cancel=cancel)
+            yield from background.call(
+                "writing the model", write, expected=2 + size / 5e8, cancel=cancel, folder=work
+            )
             check = {"format": name}
             if form.LIMIT is not None:
                 check |= yield from _round_trip.check(model, name, folder, work, form.LIMIT, cancel)

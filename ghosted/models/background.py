@@ -1,12 +1,14 @@
 """How does one blocking call show progress and stop when asked?
 
 A call runs in a thread, a command in a process of its own; meanwhile :class:`~ghosted.progress.Progress` events
-flow. A process is ended when the run is cancelled or abandoned; a thread finishes alone and its result is dropped.
+flow. A process is ended when the run is cancelled or abandoned; a thread finishes alone, its result is dropped, and
+the folder that it writes in, if any, is gone after it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -19,11 +21,13 @@ from ghosted.progress import CancelFlag, Progress, Steps
 
 Result = TypeVar("Result")
 _TICK = 0.2
+PATIENCE = 1.5
+"""Seconds that an abandoned call which writes is waited for: Stop must free the page within two."""
 
 
 def call(
     stage: str, work: Callable[[], Result], *, expected: float = 5.0, limit: float | None = None,
-    measure: Callable[[], tuple[int, int]] | None = None, cancel: CancelFlag | None = None,
+    measure: Callable[[], tuple[int, int]] | None = None, cancel: CancelFlag | None = None, folder: Path | None = None,
 ) -> Steps[Result]:
     """Run ``work()`` in a thread.
 
@@ -34,26 +38,37 @@ def call(
         limit: seconds after which ``TimeoutError`` is raised here.
         measure: ``(done, total)`` in units of its own, where that is known better than by the clock.
         cancel: checked between two events.
+        folder: what ``work`` writes in. Whoever abandons the call removes it, but a late writer may make it again:
+            the call is waited for a moment, and removes the folder itself where it ends later.
     """
     outcome: list = []
+    abandoned = threading.Event()
 
     def body() -> None:
         try:
             outcome.append((True, work()))
         except BaseException as error:
             outcome.append((False, error))
+        finally:
+            if abandoned.is_set() and folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     thread = threading.Thread(target=body, name=f"ghosted: {stage}", daemon=True)
     start = time.monotonic()
     thread.start()
-    while thread.is_alive():
-        if cancel is not None:
-            cancel.check()
-        seconds = time.monotonic() - start
-        if limit is not None and seconds > limit:
-            raise TimeoutError(stage)
-        yield _progress(stage, seconds, expected, measure)
-        thread.join(_TICK)
+    try:
+        while thread.is_alive():
+            if cancel is not None:
+                cancel.check()
+            seconds = time.monotonic() - start
+            if limit is not None and seconds > limit:
+                raise TimeoutError(stage)
+            yield _progress(stage, seconds, expected, measure)
+            thread.join(_TICK)
+    finally:
+        if thread.is_alive():
+            abandoned.set()
+            thread.join(PATIENCE if folder is not None else 0)
     fine, value = outcome[0]
     if not fine:
         raise value
