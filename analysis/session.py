@@ -101,8 +101,12 @@ class Session:
         return is_newest
 
     def keep(self, record: Record) -> int:
-        """Keep a finished run and return its number, counted from 1."""
+        """Keep a finished run and return its number, counted from 1; the very same run once more takes a new place."""
         self._last += 1
+        before = next((number for number, kept in self.runs.items() if kept is record), None)
+        if before is not None:
+            del self.runs[before]
+            self.pinned = self._last if self.pinned == before else self.pinned
         self.runs[self._last] = record
         while len(self.runs) > MOST_RUNS:
             del self.runs[next(number for number in self.runs if number != self.pinned)]

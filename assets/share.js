@@ -51,14 +51,20 @@ const quiet = new WeakMap();
 function tell(place, text) {
   clearTimeout(quiet.get(place));
   place.textContent = text;
-  quiet.set(place, setTimeout(() => { place.textContent = ""; }, 6000));
+  quiet.set(place, setTimeout(() => { quiet.delete(place); place.textContent = place === said ? lasting() : ""; }, 6000));
+}
+
+// What is true as long as the settings are as they are stays in sight.
+const lasting = () => (read().cut ? say("link.long") : "");
+function stay() {
+  if (!quiet.has(said) && said.textContent !== lasting()) said.textContent = lasting();
 }
 
 button.addEventListener("click", async () => {
   const done = await copy(link());
   field.hidden = done;
   if (done) button.focus({ preventScroll: true });
-  tell(said, done ? say("link.copied", { long: read().cut ? say("link.long") : "" }) : say("link.press"));
+  tell(said, done ? say("link.copied", { long: lasting() }) : say("link.press"));
 });
 
 document.addEventListener("click", async (event) => {
@@ -128,12 +134,15 @@ new MutationObserver(() => {
 
 hide();
 equip();
+stay();
 onLanguage(() => {
+  stay();
   for (const tools of document.querySelectorAll(".gl-save")) tools.remove();
   equip();
 });
 window.addEventListener("popstate", hide);
 watch("value", () => {
+  stay();
   clearTimeout(waiting);
   waiting = setTimeout(write, 120);
 });

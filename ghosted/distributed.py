@@ -168,7 +168,7 @@ def by_first(work: Steps[Item]) -> Steps[Item]:
     with _answered():
         dist.broadcast_object_list(sent, src=0)
     if not is_first():  # what comes from this run's own first process is no foreign file
-        result, reason = torch.load(io.BytesIO(sent[0]), map_location=_own_device, weights_only=False)
+        result, reason = torch.load(io.BytesIO(sent[0]), map_location=_own_device(), weights_only=False)
     if reason is not None:
         raise reason
     return result
@@ -187,9 +187,13 @@ def speaks_first() -> bool:
         return True
 
 
-def _own_device(storage: Any, location: str) -> Any:
-    """Put what was on the first process's accelerator on this one's."""
-    return storage.cuda() if location.startswith("cuda") else storage
+def _own_device() -> dict[str, str]:
+    """Return where what was on the first process's accelerator goes: on this one's."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return {}
+    return {"cuda:0": f"cuda:{torch.cuda.current_device()}"}
 
 
 @contextmanager

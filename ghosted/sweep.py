@@ -2,7 +2,8 @@
 
 A spec is a YAML file; a cell is everything that decides its numbers, and its hash names its file. A finished cell is
 one JSON file that appears whole: a sweep that was killed goes on where it stopped, and no cell is lost or run twice,
-whoever else works on the same folder (a lock per cell).
+whoever else works on the same folder (a lock per cell). Started as one of several processes, on one machine or on
+several that share the folder, a sweep computes its share of the cells, each by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ghosted import criteria, operators
+from ghosted import criteria, distributed, operators
 from ghosted.cache import file_sha256
 from ghosted.errors import GhostedError, InputError, ResourceError
 from ghosted.evaluation import Plan, evaluate
@@ -239,11 +240,13 @@ def sweep(
         cancel: checked between batches; with several jobs, cells that have started are finished and kept.
 
     Raises:
-        InputError: ``jobs`` below 1.
+        InputError: ``jobs`` below 1, or more than 1 in one of several processes.
         ResourceError: so many models do not fit, or the folder cannot be written.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, not {jobs}.")
+    if jobs > 1 and distributed.size() > 1:
+        raise InputError("Several processes share the cells out already; leave --jobs at 1.")
     folder, cells = Path(folder).expanduser(), spec.cells()
     try:
         (folder / CELLS).mkdir(parents=True, exist_ok=True)
@@ -253,10 +256,13 @@ def sweep(
     left = [cell for cell in cells if cell not in outcomes]
     yield Note(f"{len(cells)} cells, {len(outcomes)} of them finished before.")
     if jobs == 1 or len(left) < 2:
+        own = [cell for _, cell in distributed.mine(left)]
+        left = own + [cell for cell in left if cell not in own]  # the others' are waited for, or taken over
         workspace = workspace or Workspace()
-        for number, cell in enumerate(left, 1):
-            yield Note(f"cell {number} of {len(left)}: {cell.describe()}")
-            outcomes[cell] = yield from run_cell(cell, folder, workspace, cancel)
+        with distributed.alone():
+            for number, cell in enumerate(left, 1):
+                yield Note(f"cell {number} of {len(left)}: {cell.describe()}")
+                outcomes[cell] = yield from run_cell(cell, folder, workspace, cancel)
     else:
         outcomes |= yield from _at_once(left, folder, jobs, cancel)
     return [outcomes[cell] for cell in cells]

@@ -214,6 +214,13 @@ def test_runs_are_numbered_bounded_and_the_pinned_one_stays():
     assert session.pinned is None and session.keep(Record(Run(EXPERIMENT))) == MOST_RUNS + 4
 
 
+def test_the_very_same_run_is_listed_once_and_stays_pinned():
+    session, first, second = Session(), Record(Run(EXPERIMENT)), Record(Run(EXPERIMENT))
+    session.pinned = session.keep(first)
+    assert (session.keep(second), session.keep(first)) == (2, 3)
+    assert session.runs == {2: second, 3: first} and session.pinned == 3
+
+
 def test_finished_runs_are_at_hand_by_experiment_and_bounded():
     finished = Finished(most=2)
     records = [Record(Run(replace(EXPERIMENT, seed=seed))) for seed in range(3)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -11,10 +12,11 @@ import pytest
 from tiny import TINY, tokenizer
 
 from analysis import sweeps
+from ghosted import distributed
 from ghosted.__main__ import main
 from ghosted.errors import InputError
 from ghosted.progress import drain
-from ghosted.sweep import CELLS, Spec, finished, sweep
+from ghosted.sweep import CELLS, Outcome, Spec, finished, sweep
 
 ROOT = Path(__file__).parent.parent
 
@@ -98,6 +100,40 @@ def test_two_jobs_give_the_same_table(spec, tmp_path, monkeypatch):
     assert main(["sweep", spec, "--out", str(tmp_path / "one")]) == 0
     assert main(["sweep", spec, "--out", str(tmp_path / "two"), "--jobs", "2"]) == 0
     assert results(tmp_path / "one") == results(tmp_path / "two")
+
+
+@pytest.mark.soak
+def test_two_processes_share_the_cells_out_and_give_the_same_table(spec, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "ghosted", "sweep", spec, "--out", str(tmp_path / "two")]
+    several = [subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={
+        **os.environ, "WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}) for rank in range(2)]  # fmt: skip
+    found = [(*process.communicate(timeout=200), process.returncode) for process in several]
+    assert [code for *_, code in found] == [0, 0], found
+    assert "4 cells" in found[0][0] and not found[1][0]  # only the first prints
+    assert main(["sweep", spec, "--out", str(tmp_path / "one")]) == 0
+    assert results(tmp_path / "one") == results(tmp_path / "two")
+
+
+def test_each_process_takes_its_own_cells_first_and_computes_by_itself(spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(distributed, "size", lambda: 1 if distributed._alone else 2)
+    monkeypatch.setattr(distributed, "rank", lambda: 1)
+    taken = []
+
+    def run_cell(cell, folder, workspace, cancel):
+        taken.append((cell, distributed.size()))
+        return Outcome(cell, {})
+        yield
+
+    monkeypatch.setattr("ghosted.sweep.run_cell", run_cell)
+    cells = Spec.read(spec).cells()
+    assert [o.cell for o in drain(sweep(Spec.read(spec), tmp_path / "out"))] == cells
+    assert taken == [(cells[i], 1) for i in (1, 3, 0, 2)] and distributed.size() == 2
+    with pytest.raises(InputError, match="leave --jobs at 1"):
+        drain(sweep(Spec.read(spec), tmp_path / "out", jobs=2))
 
 
 def test_a_cell_that_cannot_be_run_is_said_and_the_others_go_on(spec, tmp_path):

@@ -252,6 +252,8 @@ def test_it_is_said_beforehand_with_the_command_beside_it(page):
     assert "&lt;b&gt;some" in refused[taking.panel.line] and refused[taking.panel.more].open is True
     assert taking.start(request("b"), "ghosted", "merged").keys() == {taking.panel.line}
     record.source = "precomputed"
+    assert f"{taking_limit()} bytes" in taking.fresh(request("b"), "adapter")[taking.panel.line]  # it was asked for
+    taking.live.sessions.of("b").takes = ""
     assert part.READY in taking.fresh(request("b"), "adapter")[taking.panel.line]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import sweeps
-from ghosted import flags
+from ghosted import distributed, flags
 from ghosted.errors import InputError
 from ghosted.progress import drain
 from ghosted.sweep import Spec, sweep, write_whole
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
     outcomes = drain(sweep(spec, args.out, args.jobs), on_event)
     found, protocol = sweeps.rows(outcomes), sweeps.protocols(outcomes)
     folder, when = Path(args.out).expanduser(), datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
-    for name, text in (
+    for name, text in () if not distributed.is_first() else (
         ("results.csv", sweeps.as_csv(found)), ("results.md", sweeps.as_markdown(found, protocol)),
         ("report.html", sweeps.as_html(spec.name, found, protocol, when)),
     ):

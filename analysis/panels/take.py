@@ -115,9 +115,9 @@ class Taking(Beside):
         record = self.live.record(request)
         if record is None or not exportable(record.run):
             return {self.panel.line: line(say("take.invitation"))}
-        if record.source != "live":
-            return {self.panel.line: line(say("take.ready")), self.panel.command: ""}
         picked = self.live.sessions.of(request.session_hash).takes
+        if record.source != "live" and not picked:
+            return {self.panel.line: line(say("take.ready")), self.panel.command: ""}
         return self._said(request, offered_first(exportable(record.run), picked), form)
 
     def asked(self, request: gr.Request, method: str | None, form: str) -> Wanted:
