@@ -9,8 +9,10 @@ from typing import Any
 
 import gradio as gr
 from gradio.events import Dependency
+from starlette.middleware import Middleware
 
 from analysis import library, panels, precomputed
+from analysis.compressed import Compressed
 from analysis.endpoints import Endpoints
 from analysis.forms import Forms
 from analysis.limits import ALONE, Limits
@@ -100,6 +102,7 @@ def look_and_feel(limits: Limits = ALONE) -> dict[str, Any]:
     return {
         "theme": theme, "css_paths": sorted(ASSETS.glob("*.css")), "footer_links": ["settings"], "run_history": False,
         "enable_monitoring": False, "max_file_size": limits.upload, "max_threads": max(40, limits.watchers),
+        "app_kwargs": {"middleware": [Middleware(Compressed)]},
     }
 
 

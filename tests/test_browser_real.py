@@ -3,12 +3,14 @@
 The default lets the criterion ``best`` choose, which takes minutes; a choice that is kept on disk comes at once.
 """
 
+import os
 import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,11 +26,19 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def app(tmp_path):
+    with serving(tmp_path, {}) as address:
+        yield address
+
+
+@contextmanager
+def serving(tmp_path, environment):
+    """Run ``python app.py`` in its own process and give its address; its log is ``tmp_path/log``."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen([sys.executable, str(ROOT / "app.py"), "--port", str(port)], stdout=log, stderr=log)
+        process = subprocess.Popen([sys.executable, str(ROOT / "app.py"), "--port", str(port)], stdout=log, stderr=log,
+                                   env=os.environ | environment)  # fmt: skip
     try:
         yield wait_for(f"http://127.0.0.1:{port}/", process)
     finally:
@@ -62,6 +72,24 @@ def test_a_whole_default_run_on_the_real_model(app):
         said = whole_run(page)
         removed = re.search(r"removes blocks ([\d–, ]+) \(5 of 30\), chosen by best \(ours\)", said)
         assert removed and RemovedBlocks.parse(removed[1]).count == 5, said
+
+
+@pytest.mark.soak
+def test_the_page_runs_through_a_stand_in_for_the_package_that_lends_gpus(tmp_path):
+    lending = {"SPACES_ZERO_GPU": "true", "PYTHONPATH": str(ROOT / "tests" / "stand_in")}
+    asked = "?tokens=4096&windows=4&max-new-tokens=8&methods=none,ghosted"
+    found = []
+    for environment in (lending, {}):
+        with serving(tmp_path, environment) as address, chromium() as browser, opened(browser, address + asked) as page:
+            write_range(page, "13-17")
+            page.click("#gl-run")
+            page.wait_for_selector(".gl-done, .gl-failed", timeout=300_000)
+            assert "self-check passed" in page.inner_text("#gl-status")
+            found.append((page.inner_text("#gl-numbers"), page.locator(".gl-text").all_inner_texts()))
+            assert page.faults == []
+        lent = re.findall(r"lent for (\d+) s", (tmp_path / "log").read_text())
+        assert bool(lent) == bool(environment) and all(30 <= int(seconds) <= 120 for seconds in lent)
+    assert found[0] == found[1]
 
 
 def whole_run(page):

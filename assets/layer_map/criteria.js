@@ -50,10 +50,11 @@ function drawScores() {
   const each = say(`map.per_${found.per}`, { count: state.count });
   const caption = { x: LEFT, y: base + 12, class: "gl-map-caption" };
   const text = make("text", caption, group, say(found.higher ? "map.higher" : "map.lower", { criterion: labelOf(shown), each }));
-  if (text.getComputedTextLength() > SIDE) {
+  requestAnimationFrame(() => { // asked now, its width would make the browser lay out the whole page once more
+    if (!text.isConnected || text.getComputedTextLength() <= SIDE) return;
     text.setAttribute("textLength", SIDE);
     text.setAttribute("lengthAdjust", "spacingAndGlyphs");
-  }
+  });
   if (found.per === "set") return drawSets(group, found);
   const [low, high, bounds] = limits(found);
   const starts = new Set(found.gaps.flatMap(([first, last]) =>

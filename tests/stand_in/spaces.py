@@ -16,6 +16,7 @@ def GPU(function=None, *, duration=60):
     def there(*args):
         sent = pickle.dumps(args)
         ASKED.append(duration(*args) if callable(duration) else duration)
+        print(f"lent for {ASKED[-1]} s", flush=True)
         context = multiprocessing.get_context("fork")
         here, other = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(function, sent, other))
