@@ -48,10 +48,19 @@ def opened(browser, url, width=1280, height=900, ready="#gl-map .gl-map-block"):
 
 
 def goto(page, url, ready="#gl-map .gl-map-block"):
-    """Open an address, and wait until the page takes input."""
+    """Open an address, and wait until the page takes input; one that does not come up says what it waits for."""
+    waits = set()
+    page.on("request", lambda request: waits.add(request.url))
+    for ended in ("requestfinished", "requestfailed"):
+        page.on(ended, lambda request: waits.discard(request.url))
     page.goto(url)
-    page.wait_for_selector(ready)
-    page.wait_for_selector("#gl-side[inert]", state="detached")
+    try:
+        page.wait_for_selector(ready)
+        page.wait_for_selector("#gl-side[inert]", state="detached")
+    except Exception as error:
+        error.add_note(f"faults: {getattr(page, 'faults', [])}; still loading: {sorted(waits)}; "
+                       f"shown: {page.inner_text('body')[:300]!r}")  # fmt: skip
+        raise
 
 
 def _foreign(page, url):

@@ -117,8 +117,10 @@ def test_the_panel_stays_in_sight_points_and_explains_words(browser, url):
         assert "Plain pruning is exactly 1" in page.get_attribute("#gl-lesson-text abbr.gl-term", "title")
         onward(page)
         page.wait_for_function("() => location.search.includes('lesson=cut.4')")
+        page.evaluate("""() => new MutationObserver(([change]) => { window.pointed = change.target.className; })
+            .observe(document.querySelector("#gl-panel-generations"), { attributeFilter: ["class"] })""")
         page.click("#gl-lesson-bar button[data-deed='point']")
-        page.wait_for_selector("#gl-panel-generations.gl-pointed")
+        page.wait_for_function("() => window.pointed !== undefined")  # the mark itself is there for seconds only
         page.wait_for_function("() => scrollY > 200")
         page.wait_for_timeout(900)
         box = page.locator("#gl-lesson").bounding_box()

@@ -121,6 +121,7 @@ def test_cosine_per_channel_chooses_14_to_18_and_12_to_20(space):
     assert drain(run(replace(e, count=9), space, parts=())).choice.remove == "12-20"
 
 
+@pytest.mark.soak
 def test_where_the_sink_block_goes_the_smallest_error_ruins_the_model(space):
     methods = ("none", "ghosted", "ghosted-weighted")
     found = drain(run(experiment(remove="10-18", methods=methods), space, parts=("boundary", "scores")))
@@ -163,7 +164,7 @@ def test_case_18_the_batch_size_changes_little_in_bfloat16(space):
         return
     found = []
     for batch in (1, 4, 8):
-        cut = drain(slices(experiment(tokens=4_096), space.loaded))
+        cut = drain(slices(experiment(tokens=2_048), space.loaded))
         needs = operators.needs(("ghosted",))
         steps = calibrate(space.loaded, cut.calibration, cut.held_out, (range(12, 17),), needs, batch=batch)
         calibration = drain(steps)
