@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import resource
 import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -182,6 +184,41 @@ def test_a_run_needs_no_disk(own_cache, text, full_disk):
     found = drain(run(experiment, Workspace(loaded), parts=("boundary",)))
     assert found.method("ghosted").residual.held_out < 2
     assert not list(own_cache.glob("calibrations/*/entry.json"))
+
+
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """A disk that takes a third of a second for whatever it makes sure of."""
+    sync = os.fsync
+
+    def late(descriptor):
+        waited.append(time.sleep(0.3))
+        return sync(descriptor)
+
+    waited = []
+    monkeypatch.setattr(os, "fsync", late)
+    return waited
+
+
+def test_a_slow_disk_changes_no_number_and_stop_is_answered_in_time(own_cache, text, slow_disk):
+    asked = Experiment(remove="2-3", methods=("none", "ghosted"), text=text, tokens=2048, window=64, windows=2)
+    loaded = LoadedModel.of(TINY("llama"), tiny.tokenizer())
+    found = [drain(run(asked, Workspace(loaded), parts=("boundary",))) for _ in range(2)]  # written, then read again
+    assert (before := len(slow_disk)) > 3
+    errors = [one.method("ghosted").residual.held_out for one in found]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-9)
+
+    runner = Runner(lambda experiment, cancel: run(experiment, Workspace(loaded), cancel=cancel), pace=0.02)
+    job = runner.submit("a", replace(asked, tokens=1024))
+    while not slow_disk[before:]:
+        time.sleep(0.01)
+    start = time.monotonic()
+    runner.stop("a")
+    while runner.busy:
+        time.sleep(0.01)
+    assert asyncio.run(runner.end(job, "a")).how == "stopped" and time.monotonic() - start < 2
+    left = [path.name for path in own_cache.rglob("*") if path.is_dir() and path.name.startswith((".", "tmp"))]
+    assert left == [], "nothing half-written stays"
 
 
 # Broken models
