@@ -52,6 +52,7 @@ class Session:
         language: of the page, ``en`` or ``de``.
         lesson: the open lesson and its step, from 0; no name where none is open.
         answers: by lesson and step, what was answered last.
+        skipped: by lesson and step, the questions whose panels were uncovered without an answer.
         teacher: whether lessons show their answers.
         failed: what could not be drawn of the last run, one sentence.
         used: when the page was last heard of.
@@ -76,6 +77,7 @@ class Session:
     language: str = "en"
     lesson: tuple[str, int] = ("", 0)
     answers: dict[tuple[str, int], Answered] = field(default_factory=dict)
+    skipped: set[tuple[str, int]] = field(default_factory=set)
     teacher: bool = False
     failed: str = ""
     used: float = 0.0

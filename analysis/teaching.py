@@ -63,6 +63,8 @@ class Teaching:
             return self._go(request, found, int(value) if value.isdecimal() and len(value) < 4 else 0)
         if deed == "answer":
             self._answer(request, found, value)
+        if deed == "uncover":
+            session.skipped.add(session.lesson)
         return self._shown(request, found)
 
     def _now(self, request: gr.Request, found: Lesson | None) -> dict[Any, Any]:
@@ -101,7 +103,8 @@ class Teaching:
             return
         answered = check(question, given, self.live.record(request), session.chosen)
         session.answers[found.name, index] = answered
-        if question.kind != "act" and answered.verdict in ("right", "wrong"):
+        guess = question.kind != "act" and session.lesson not in session.skipped  # who has looked does not guess
+        if guess and answered.verdict in ("right", "wrong"):
             self.guesses.add(f"{found.name}.{index}", visitor, answered.given)
 
     def _shown(self, request: gr.Request, found: Lesson, notice: str = "") -> dict[Any, Any]:
@@ -109,9 +112,11 @@ class Teaching:
         index = session.lesson[1]
         question = found.steps[index].question
         answered: Answered | None = session.answers.get((found.name, index))
+        shows = session.teacher or session.lesson in session.skipped
+        covered = () if shows else panel_of.covers(question, answered)
         guessed = bars(question, self.guesses.of(f"{found.name}.{index}"), session.language) if question else ()
         return panel_of.show(self.panel, found, index, session.language, self.live.record(request), answered, guessed,
-                             session.teacher, notice)
+                             session.teacher, notice, covered)
 
     def _session(self, request: gr.Request) -> Session:
         return self.live.sessions.of(request.session_hash)

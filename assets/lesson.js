@@ -23,6 +23,32 @@ function sheet() {
   window.open(URL.createObjectURL(new Blob([page], { type: "text/html" })), "_blank");
 }
 
+// The panels that would answer the question are covered: there, and in their place, but seen, reached and read by nobody.
+function cover({ covers = "", why, uncover }) {
+  for (const panel of document.querySelectorAll("#gl-main [id^='gl-panel-']")) {
+    const covered = covers.split(" ").includes(panel.id.slice("gl-panel-".length));
+    panel.toggleAttribute("data-covered", covered);
+    let veil = panel.querySelector(":scope > .gl-cover");
+    for (const part of panel.children)
+      if (part !== veil && part !== panel.firstElementChild) part.toggleAttribute("inert", covered);
+    if (!covered) { veil?.remove(); continue; }
+    if (!veil) {
+      veil = panel.appendChild(document.createElement("div"));
+      veil.className = "gl-cover";
+      veil.append(document.createElement("p"), document.createElement("button"));
+      veil.lastChild.className = "gl-small";
+      veil.lastChild.type = "button";
+      veil.lastChild.addEventListener("click", () => {
+        panel.tabIndex = -1;
+        panel.focus({ preventScroll: true }); // its button goes
+        trigger("act", { asked: JSON.stringify(["uncover", ""]) });
+      });
+    }
+    veil.firstChild.textContent = why;
+    veil.lastChild.textContent = uncover;
+  }
+}
+
 function marks() {
   for (const button of element.querySelectorAll("button[data-deed='open']"))
     button.toggleAttribute("data-done", done().includes(button.dataset.value));
@@ -32,6 +58,7 @@ function address() {
   marks();
   const open = root();
   if (!open) return; // the menu, or a lesson whose answer is still on its way
+  cover(open.dataset);
   const here = new URL(location.href), { lesson, step } = open.dataset, was = here.href;
   if (lesson) here.searchParams.set("lesson", `${lesson}.${step}`);
   else here.searchParams.delete("lesson");

@@ -281,3 +281,36 @@ def test_numbers_are_read_as_the_page_writes_them_and_as_germans_do():
                          ("38 %", 38)):  # fmt: skip
         assert number_of(text) == number, text
     assert number_of("abc") is None
+
+
+def covered(shown, panel):
+    found = re.search(r"data-covers='([^']*)'", shown[panel.bar])
+    return set(found[1].split()) if found else set()
+
+
+def test_what_shows_the_answer_is_covered_until_a_guess_or_a_wish_to_see(page):
+    panel = teaching(page).panel
+    do(page, "blind", "open", "cut")
+    shown = do(page, "blind", "go", "1")
+    assert covered(shown, panel) == {"scores", "downstream"} and said("covered", "en") in shown[panel.bar]
+    assert covered(do(page, "blind", "answer", "many"), panel), "no number, no guess"
+    assert not covered(do(page, "blind", "teacher"), panel)
+    assert covered(do(page, "blind", "teacher"), panel)
+    assert said("uncover", "de") in do(page, "blind", "lang", "de")[panel.bar]
+    assert not covered(do(page, "blind", "answer", "30"), panel)
+    assert covered(do(page, "blind", "go", "2"), panel) == {"boundary", "scores"}
+    before = teaching(page).guesses.of("cut.2")
+    shown = do(page, "blind", "uncover")
+    assert not covered(shown, panel) and shown[panel.verdict] == ""
+    assert said("right", "de") in do(page, "blind", "answer", "1")[panel.verdict]
+    assert teaching(page).guesses.of("cut.2") == before, "who has looked does not guess"
+
+
+@pytest.mark.parametrize(("lesson", "index"), ALL, ids=NAMES)
+def test_a_question_covers_the_panels_that_its_answer_stands_in(lesson, index):
+    question = lesson.steps[index].question
+    names = set(live_facts.seen(question.check.fact)) if question else set()
+    assert names <= set(PANELS)
+    measured = question is not None and question.kind != "act" and question.check.fact
+    assert bool(names) == bool(measured), "every fact of a run is seen somewhere"
+    assert question is None or not question.reads or lesson.steps[index].panel in names

@@ -63,6 +63,7 @@ class Question:
         check: of the answer.
         options: of ``choice``.
         unit: behind the field of ``number``.
+        reads: whether the answer is to be read from the panels; else they are covered until it was given.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Question:
     check: Check
     options: tuple[Option, ...] = ()
     unit: Said | None = None
+    reads: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ def _question(data: Mapping[str, Any]) -> Question:
     if (data["kind"] == "choice") != bool(options):
         raise ValueError("only a choice has options")
     unit = _said(data["unit"]) if "unit" in data else None
-    return Question(data["kind"], _said(data["ask"]), _said(data["explain"]), Check(**data["check"]), options, unit)
+    return Question(data["kind"], _said(data["ask"]), _said(data["explain"]), Check(**data["check"]), options, unit,
+                    data.get("reads", False))
 
 
 def _said(text: Any) -> Said:

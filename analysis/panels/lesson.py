@@ -16,7 +16,7 @@ import gradio as gr
 from analysis.glossary import explained, sheet
 from analysis.lessons import Lesson, Question, lessons
 from analysis.lessons.answers import Answered
-from analysis.lessons.facts import filled
+from analysis.lessons.facts import filled, seen
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
@@ -70,7 +70,7 @@ def menu(language: str) -> str:
 def show(
     panel: LessonPanel, lesson: Lesson, index: int, language: str, record: Record | None,
     answered: Answered | None = None, guessed: Sequence[tuple[str, int]] = (), teacher: bool = False,
-    notice: str = "",
+    notice: str = "", covered: Sequence[str] = (),
 ) -> dict[Any, Any]:
     """Return the updates that show one step.
 
@@ -84,11 +84,12 @@ def show(
         guessed: a histogram of the class's answers, shown once this learner has answered.
         teacher: whether the answer is shown in any case.
         notice: one sentence above the text, or nothing.
+        covered: the panels that would show the answer (:func:`covers`).
     """
     step = lesson.steps[index]
     text = f"### {step.title[language]}\n\n" + (f"*{notice}*\n\n" if notice else "")
     return {
-        panel.menu: menu(language), panel.bar: bar(lesson, index, language, teacher),
+        panel.menu: menu(language), panel.bar: bar(lesson, index, language, teacher, covered),
         panel.text: text + explained(filled(step.text[language], record), language),
         panel.question: "" if step.question is None else form(step.question, language, answered),
         panel.verdict: "" if step.question is None else verdict(step.question, language, record, answered, guessed,
@@ -102,8 +103,14 @@ def closed(panel: LessonPanel, language: str) -> dict[Any, Any]:
     return {panel.menu: menu(language), panel.bar: empty, panel.text: "", panel.question: "", panel.verdict: ""}
 
 
-def bar(lesson: Lesson, index: int, language: str, teacher: bool = False) -> str:
-    """Return the line of a lesson: where one is in it, and the ways on."""
+def covers(question: Question | None, answered: Answered | None) -> tuple[str, ...]:
+    """Return the panels that show what a question asks for, as long as nothing was answered."""
+    open_ = question is not None and not question.reads and (answered is None or answered.verdict == "unread")
+    return seen(question.check.fact) if open_ else ()
+
+
+def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covered: Sequence[str] = ()) -> str:
+    """Return the line of a lesson: where one is in it, the ways on, and for the script what is covered."""
     step, steps = lesson.steps[index], len(lesson.steps)
     number = list(lessons()).index(lesson.name) + 1
     place = said("step", language, lesson=number, step=index + 1, steps=steps)
@@ -117,8 +124,10 @@ def bar(lesson: Lesson, index: int, language: str, teacher: bool = False) -> str
         _button("teacher", said("no_teacher" if teacher else "teacher", language)),
         _button("print", said("print", language)), _language(language), _button("close", said("close", language)),
     ]
+    cover = (f" data-covers='{' '.join(covered)}' data-why='{said('covered', language)}'"
+             f" data-uncover='{said('uncover', language)}'") if covered else ""
     return (
-        f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'>"
+        f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'{cover}>"
         f"{title}<span class='gl-dots' aria-hidden='true'>{dots}</span>"
         f"{''.join(ways)}</div>"
     )
