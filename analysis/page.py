@@ -213,7 +213,7 @@ def _wire_opening(page: Page, layout: Layout, opening: Opening, live: Live) -> N
     opened = page.load(opening.open, None, everything, **PRIVATE)
     teaching = Teaching(opening, layout.lesson)
     told = [*everything, *panels.components(layout.lesson)]
-    opened.then(teaching.open, None, told, **PRIVATE)
+    opened.then(teaching.open, [layout.lesson.bar], told, js=lesson.KEPT, **PRIVATE)
     for part in (layout.lesson.menu, layout.lesson.bar, layout.lesson.question):
         part.act(teaching.act, None, told, **EACH)
     layout.bus.near(opening.near, None, layout.outputs(), **EACH)

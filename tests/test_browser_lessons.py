@@ -86,6 +86,9 @@ def test_all_five_lessons_are_walked_in_both_languages(browser, url):
 
 def test_the_address_holds_the_step_and_leaving_clears_it(browser, url):
     with opened(browser, url) as page:
+        page.evaluate("localStorage.clear()")
+        page.reload()
+        page.wait_for_selector("#gl-side[inert]", state="detached")
         assert not page.is_visible("#gl-lesson")
         page.click("#gl-lesson-menu summary")
         page.click("#gl-lesson-menu button[data-value='bridge']")
@@ -94,12 +97,20 @@ def test_the_address_holds_the_step_and_leaving_clears_it(browser, url):
         page.focus("#gl-lesson-bar button[data-deed='point']")
         page.keyboard.press("ArrowRight")
         page.wait_for_function("() => location.search.includes('lesson=bridge.2')")
-        page.keyboard.press("Tab")
+        page.wait_for_selector("#gl-panel-boundary[data-covered] > .gl-plot[inert]", state="attached")
+        answer(page, lessons()["bridge"].steps[1].question, "ghosted")
+        told(page, said("right", "en"))
+        page.wait_for_selector("#gl-panel-boundary:not([data-covered])")
         page.reload()
         page.wait_for_function("t => document.querySelector('#gl-lesson-text h3')?.innerText === t",
                                arg=lessons()["bridge"].steps[1].title["en"])
+        told(page, said("right", "en"))
+        assert page.is_checked("#gl-lesson-question input[value='ghosted']")
         page.wait_for_function("() => document.querySelector('#gl-main').dataset.source === 'precomputed'")
-        for step in (3, 4, 5):
+        onward(page)
+        page.locator("#gl-panel-decomposition .gl-cover button").click()
+        page.wait_for_selector("#gl-panel-decomposition:not([data-covered])")
+        for step in (4, 5):
             onward(page)
             page.wait_for_function(f"() => location.search.includes('lesson=bridge.{step}')")
         press(page, "finish")

@@ -15,6 +15,7 @@ from analysis.lessons import LANGUAGES, RUNS, Check, Option, Question, experimen
 from analysis.lessons import facts as live_facts
 from analysis.lessons.answers import check, number_of
 from analysis.lessons.guesses import BINS, MOST_ANSWERS, Guesses, bars
+from analysis.lessons.kept import kept
 from analysis.numbers import MISSING
 from analysis.page import build_page
 from analysis.panels import PANELS
@@ -44,14 +45,14 @@ def teaching(page) -> Teaching:
     return next(fn.fn for fn in page.fns.values() if fn.name == "act" and isinstance(fn.fn.__self__, Teaching)).__self__
 
 
-def do(page, visitor, deed, value=""):
-    event = SimpleNamespace(asked=json.dumps([deed, value]))
+def do(page, visitor, deed, value="", browser=""):
+    event = SimpleNamespace(asked=json.dumps([deed, value, browser]))
     return teaching(page).act(event, request(visitor))
 
 
-def opened(page, visitor, query, header=""):
+def opened(page, visitor, query, header="", answers=""):
     asks = SimpleNamespace(session_hash=visitor, query_params=query, headers={"accept-language": header})
-    return teaching(page).open(asks)
+    return teaching(page).open(answers, asks)
 
 
 def test_five_lessons_stand_in_order_and_say_how_long_they_take():
@@ -247,7 +248,7 @@ def test_what_buttons_ask_is_read_without_trust(page):
     for text in ("", "no json", "[1]", "{}", json.dumps(["open", {"a": 1}]), json.dumps(["go", "-5"])):
         shown = teaching(page).act(SimpleNamespace(asked=text), request("hostile"))
         assert "gl-lessons" in shown[panel.bar]
-    assert asked(json.dumps(["answer", "x" * 500])) == ("answer", "x" * 100)
+    assert asked(json.dumps(["answer", "x" * 500])) == ("answer", "x" * 100, "")
     do(page, "hostile", "open", "cut")
     do(page, "hostile", "go", "1")
     shown = do(page, "hostile", "answer", "<img src=x onerror=alert(1)>")
@@ -298,7 +299,7 @@ def test_what_shows_the_answer_is_covered_until_a_guess_or_a_wish_to_see(page):
     assert covered(do(page, "blind", "teacher"), panel)
     assert said("uncover", "de") in do(page, "blind", "lang", "de")[panel.bar]
     assert not covered(do(page, "blind", "answer", "30"), panel)
-    assert covered(do(page, "blind", "go", "2"), panel) == {"boundary", "scores"}
+    assert covered(do(page, "blind", "go", "2"), panel) == {"boundary", "scores", "tokens", "downstream"}
     before = teaching(page).guesses.of("cut.2")
     shown = do(page, "blind", "uncover")
     assert not covered(shown, panel) and shown[panel.verdict] == ""
@@ -314,3 +315,33 @@ def test_a_question_covers_the_panels_that_its_answer_stands_in(lesson, index):
     measured = question is not None and question.kind != "act" and question.check.fact
     assert bool(names) == bool(measured), "every fact of a run is seen somewhere"
     assert question is None or not question.reads or lesson.steps[index].panel in names
+
+
+def test_answers_outlive_a_reload_and_count_once_per_browser(page):
+    panel, count = teaching(page).panel, lambda: len(teaching(page).guesses.of("cut.3"))
+    query, mine, before = {"lesson": "cut.4"}, "a" * 32, count()
+    opened(page, "first", query)
+    given = do(page, "first", "answer", "none", mine)
+    assert "data-answer='&quot;none&quot;'" in given[panel.bar] and count() == before + 1
+    again = opened(page, "reloaded", query, answers=json.dumps({"cut.4": "none", "cut.3": None, "bridge.1": "x"}))
+    assert again[panel.verdict] == given[panel.verdict] and "value='none' checked" in again[panel.question]
+    assert not covered(again, panel)
+    skipped = do(page, "reloaded", "go", "2")
+    assert not covered(skipped, panel) and "data-answer='null'" in skipped[panel.bar]
+    opened(page, "reloaded", query)
+    do(page, "reloaded", "answer", "ghosted", mine)
+    assert count() == before + 1, "the same browser votes once"
+    do(page, "reloaded", "answer", "ghosted", "b" * 32)
+    assert count() == before + 2
+    shown = do(page, "reloaded", "forget")
+    assert covered(shown, panel) and shown[panel.verdict] == ""
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "7", "[" * 9000, '{"cut": "1", "cut.0": "1", "cut.99": "1", '
+                                  '"x.1": "1", "few.4": "1", "cut.2": 5, "cut.²": "1"}', "x" * 30_000])
+def test_what_a_browser_kept_is_read_without_trust(text):
+    assert kept(text) == {}
+
+
+def test_kept_answers_are_bounded():
+    assert kept('{"cut.2": "' + "3" * 99 + '", "cut.3": null}') == {("cut", 1): "3" * 40, ("cut", 2): None}

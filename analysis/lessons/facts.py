@@ -22,11 +22,11 @@ _CALL = re.compile(r"([a-z_]+)(?:\(([^()]*)\))?")
 _LIVE = re.compile(r"\{\{([^{}]+)\}\}")
 _FACTS: dict[str, Callable[..., Value]] = {}
 SEEN = {
-    "perplexity": ("scores", "downstream"), "damage": ("scores",), "calibration": ("boundary",),
-    "held_out": ("boundary", "scores"), "median": ("boundary", "scores"), "downstream": ("downstream",),
-    "cosine": ("layer_map", "similarity"), "cosine_choice": ("layer_map", "similarity"), "influence": ("similarity",),
-    "spike": ("similarity",), "share": ("decomposition",), "reached": ("decomposition",),
-    "agreement": ("generations", "tokens"),
+    "perplexity": ("scores", "downstream"), "damage": ("scores",), "calibration": ("boundary", "tokens"),
+    "held_out": ("boundary", "scores", "tokens", "downstream"), "median": ("boundary", "scores", "tokens"),
+    "downstream": ("downstream",), "cosine": ("layer_map", "similarity"), "cosine_choice": ("layer_map", "similarity"),
+    "influence": ("similarity",), "spike": ("similarity",), "share": ("decomposition",),
+    "reached": ("decomposition",), "agreement": ("generations",),
 }
 """By fact, the panels in which a run shows it."""
 

@@ -5,6 +5,7 @@ The buttons fire ``act`` with what they ask for (``assets/lesson.js``); the hand
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -23,6 +24,8 @@ from analysis.record import Record
 from analysis.words import said
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "lesson.js"
+KEPT = "() => [window.ghostedAnswers?.() ?? '']"
+"""Tells the answers that this browser keeps."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def menu(language: str) -> str:
     )
     # As an attribute: a style sheet inside a template would reach the whole page by way of gradio.
     cheat = f"<span data-sheet='{escape(sheet(language))}'>{_button('sheet', said('cheat', language))}</span>"
-    inside = buttons + cheat + _language(language)
+    inside = buttons + cheat + _button("forget", said("forget", language)) + _language(language)
     summary = f"<summary class='gl-small'>{said('lessons', language)}</summary>"
     return f"<details class='gl-menu' lang='{language}'>{summary}<div>{inside}</div></details>"
 
@@ -70,7 +73,7 @@ def menu(language: str) -> str:
 def show(
     panel: LessonPanel, lesson: Lesson, index: int, language: str, record: Record | None,
     answered: Answered | None = None, guessed: Sequence[tuple[str, int]] = (), teacher: bool = False,
-    notice: str = "", covered: Sequence[str] = (),
+    notice: str = "", covered: Sequence[str] = (), skipped: bool = False,
 ) -> dict[Any, Any]:
     """Return the updates that show one step.
 
@@ -85,11 +88,15 @@ def show(
         teacher: whether the answer is shown in any case.
         notice: one sentence above the text, or nothing.
         covered: the panels that would show the answer (:func:`covers`).
+        skipped: whether they were uncovered without an answer.
     """
     step = lesson.steps[index]
+    remembered = "null" if skipped else ""
+    if answered is not None and answered.verdict in ("right", "wrong"):
+        remembered = json.dumps(answered.given)
     text = f"### {step.title[language]}\n\n" + (f"*{notice}*\n\n" if notice else "")
     return {
-        panel.menu: menu(language), panel.bar: bar(lesson, index, language, teacher, covered),
+        panel.menu: menu(language), panel.bar: bar(lesson, index, language, teacher, covered, remembered),
         panel.text: text + explained(filled(step.text[language], record), language),
         panel.question: "" if step.question is None else form(step.question, language, answered),
         panel.verdict: "" if step.question is None else verdict(step.question, language, record, answered, guessed,
@@ -109,8 +116,9 @@ def covers(question: Question | None, answered: Answered | None) -> tuple[str, .
     return seen(question.check.fact) if open_ else ()
 
 
-def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covered: Sequence[str] = ()) -> str:
-    """Return the line of a lesson: where one is in it, the ways on, and for the script what is covered."""
+def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covered: Sequence[str] = (),
+        remembered: str = "") -> str:
+    """Return the line of a lesson: where one is in it, the ways on, for the script what it covers and remembers."""
     step, steps = lesson.steps[index], len(lesson.steps)
     number = list(lessons()).index(lesson.name) + 1
     place = said("step", language, lesson=number, step=index + 1, steps=steps)
@@ -126,6 +134,7 @@ def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covere
     ]
     cover = (f" data-covers='{' '.join(covered)}' data-why='{said('covered', language)}'"
              f" data-uncover='{said('uncover', language)}'") if covered else ""
+    cover += f" data-answer='{escape(remembered)}'" if remembered else ""
     return (
         f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'{cover}>"
         f"{title}<span class='gl-dots' aria-hidden='true'>{dots}</span>"
