@@ -149,7 +149,8 @@ def test_a_file_that_makes_no_sense_is_refused():
     base = {"name": "x", "title": text, "minutes": 1}
     assert lesson_of(base | {"steps": [step]}).steps[0].question is None
     asks = {"ask": text, "explain": text, "check": {"fact": "removed"}}
-    for bad in ({"kind": "essay"}, {"kind": "choice"}, {"kind": "number", "options": [{"value": "1", "text": text}]}):
+    for bad in ({"kind": "essay"}, {"kind": "choice"}, {"kind": "number"},
+                {"kind": "number", "options": [{"value": "1", "text": text}]}):
         with pytest.raises(ValueError):
             lesson_of(base | {"steps": [step | {"question": asks | bad}]})
     with pytest.raises(ValueError, match="empty in one language"):
@@ -204,6 +205,7 @@ def test_all_lessons_are_walked_in_both_languages_and_every_check_reacts(page):
                     wrong = do(page, "walk", "answer", does_not)[panel.verdict]
                     right = do(page, "walk", "answer", knows)[panel.verdict]
                     assert said("wrong", language) in wrong
+                    assert not re.search(r"(\d+\.\d+)\W+\1\b", right.partition("|")[0]), "a number is said once"
                     assert said("class", language, count=1) in right, "the first guess counts, and only that"
                 assert said("right", language) in right
                 seen += 1

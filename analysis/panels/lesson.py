@@ -178,7 +178,7 @@ def verdict(
         return text if answered.verdict == "wrong" and not teacher else f"{text} {explanation}"
     text = f"**{said(answered.verdict, language)}** "
     if question.kind == "number":
-        text += said("was", language, given=answered.given, fact=fact) + " "
+        text += said("was", language, given=answered.given) + " "  # the explanation begins with the number
     return text + explanation + _histogram(guessed, language)
 
 
