@@ -19,6 +19,7 @@ from analysis.lessons.kept import kept
 from analysis.numbers import MISSING
 from analysis.page import build_page
 from analysis.panels import PANELS
+from analysis.panels.controls import BELONGS
 from analysis.teaching import Teaching, asked, run_of
 from analysis.words import catalogue, language_of, said
 
@@ -347,3 +348,9 @@ def test_what_a_browser_kept_is_read_without_trust(text):
 
 def test_kept_answers_are_bounded():
     assert kept('{"cut.2": "' + "3" * 99 + '", "cut.3": null}') == {("cut", 1): "3" * 40, ("cut", 2): None}
+
+
+def test_what_a_teachers_link_hides_with_a_control_is_there(page):
+    placed = {getattr(each, "elem_id", None) for each in page.blocks.values()}
+    for control, belongings in BELONGS.items():
+        assert {f"gl-{name}" for name in (control, *belongings)} <= placed, control
