@@ -132,6 +132,7 @@ def test_the_panel_stays_in_sight_points_and_explains_words(browser, url):
         page.wait_for_selector("#gl-panel-generations.gl-pointed")
         page.wait_for_function("() => scrollY > 200")
         page.wait_for_timeout(900)
+        assert page.locator(".gl-ways").bounding_box()["height"] < 30, "the buttons stand in one line"
         box = page.locator("#gl-lesson").bounding_box()
         assert 0 <= box["y"] < 40 and box["height"] <= 0.47 * 900, "it stays at the top, and leaves room"
         panel = page.locator("#gl-panel-generations").bounding_box()

@@ -130,15 +130,16 @@ def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covere
         _button("go", said("back", language), index - 1, off=index == 0), onward,
         _button("point", said("show", language), step.panel, off=step.panel is None),
         _button("teacher", said("no_teacher" if teacher else "teacher", language)),
-        _button("print", said("print", language)), _language(language), _button("close", said("close", language)),
+        _button("print", said("print", language)), _language(language),
+        _button("close", said("close", language), sign="×"),
     ]
     cover = (f" data-covers='{' '.join(covered)}' data-why='{said('covered', language)}'"
              f" data-uncover='{said('uncover', language)}'") if covered else ""
     cover += f" data-answer='{escape(remembered)}'" if remembered else ""
     return (
         f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'{cover}>"
-        f"{title}<span class='gl-dots' aria-hidden='true'>{dots}</span>"
-        f"{''.join(ways)}</div>"
+        f"<div class='gl-where'>{title}<span class='gl-dots' aria-hidden='true'>{dots}</span></div>"
+        f"<div class='gl-ways'>{''.join(ways)}</div></div>"
     )
 
 
@@ -191,10 +192,11 @@ def _histogram(guessed: Sequence[tuple[str, int]], language: str) -> str:
     return f"\n\n| {title} | |\n|---|---|{rows}"
 
 
-def _button(deed: str, label: str, value: Any = "", off: bool = False, more: str = "") -> str:
+def _button(deed: str, label: str, value: Any = "", off: bool = False, more: str = "", sign: str = "") -> str:
     behind = f" <small>{escape(more)}</small>" if more else ""
+    named = f" aria-label='{escape(label)}' title='{escape(label)}'" if sign else ""
     return (f"<button type='button' class='gl-small' data-deed='{deed}' data-value='{escape(str(value))}'"
-            f"{' disabled' if off else ''}>{escape(label)}{behind}</button>")
+            f"{named}{' disabled' if off else ''}>{sign or escape(label)}{behind}</button>")
 
 
 def _language(language: str) -> str:
