@@ -124,8 +124,15 @@ def test_the_address_holds_the_step_and_leaving_clears_it(browser, url):
 
 def test_the_panel_stays_in_sight_points_and_explains_words(browser, url):
     with opened(browser, f"{url}?lesson=cut.3") as page:
-        page.wait_for_selector("#gl-lesson-text abbr.gl-term")
-        assert "Plain pruning is exactly 1" in page.get_attribute("#gl-lesson-text abbr.gl-term", "title")
+        term = page.locator("#gl-lesson-text .gl-term").first
+        for show in (term.hover, term.focus, term.click):
+            show()
+            page.wait_for_selector("#gl-means:has-text('Plain pruning is exactly 1')")
+            assert term.get_attribute("aria-describedby") == "gl-means"
+            page.keyboard.press("Escape")
+            page.wait_for_selector("#gl-means", state="hidden")
+            page.evaluate("document.activeElement.blur()")
+            page.mouse.move(1, 1)
         onward(page)
         page.wait_for_function("() => location.search.includes('lesson=cut.4')")
         page.click("#gl-lesson-bar button[data-deed='point']")
@@ -154,7 +161,10 @@ def test_the_cheat_sheet_opens_as_a_page_of_its_own(browser, url, language):
 
 @pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.soak) for w in (1280, 1920))])
 def test_a_lesson_fits_every_width(browser, url, width):
-    with opened(browser, f"{url}?lesson=bridge.3&lang=de", width=width) as page:
+    with opened(browser, f"{url}?lesson=few.3&lang=de", width=width) as page:
         page.wait_for_selector("#gl-lesson-text .katex")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.locator("#gl-lesson").bounding_box()["width"] > 0.5 * min(width, 700)
+        page.locator("#gl-lesson-text .gl-term").last.focus()
+        means = page.wait_for_selector("#gl-means:has-text('Text nach dem')").bounding_box()
+        assert means["x"] >= 0 and means["x"] + means["width"] <= width

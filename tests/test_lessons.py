@@ -275,7 +275,7 @@ def test_the_glossary_has_the_words_of_the_field_and_prints_on_one_sheet():
         assert page.count("<dt>") == len(terms())
         assert "http" not in page and "<script" not in page, "it needs no network"
         assert len(re.sub(r"<style>.*?</style>|<[^>]*>", "", page)) < 5_000, "one sheet of paper"
-    assert explained("a [[gap|gaping]] [[S]]", "de").count("<abbr") == 2
+    assert explained("a [[gap|gaping]] [[S]]", "de").count("class='gl-term' tabindex='0'") == 2
     with pytest.raises(KeyError):
         explained("[[nonsense]]", "en")
 

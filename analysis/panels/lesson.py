@@ -9,7 +9,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -21,9 +20,9 @@ from analysis.lessons.facts import filled, seen
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
+from analysis.scripts import script
 from analysis.words import said
 
-SCRIPT = Path(__file__).parents[2] / "assets" / "lesson.js"
 KEPT = "() => [window.ghostedAnswers?.() ?? '']"
 """Tells the answers that this browser keeps."""
 
@@ -41,16 +40,16 @@ class LessonPanel:
 
 def place_menu() -> gr.HTML:
     """Place the menu, which belongs to the page's head."""
-    return gr.HTML(menu("en"), js_on_load=SCRIPT.read_text("utf-8"), elem_id="gl-lesson-menu", min_width=110)
+    return gr.HTML(menu("en"), js_on_load=script("lesson", "terms"), elem_id="gl-lesson-menu", min_width=110)
 
 
 def build(menu: gr.HTML) -> LessonPanel:
     """Place the panel; it is seen while a lesson is open."""
-    script = SCRIPT.read_text("utf-8")
+    deeds = script("lesson")
     with gr.Column(elem_classes="gl-panel gl-own gl-lesson", elem_id="gl-lesson"):
-        bar = gr.HTML("", js_on_load=script, elem_id="gl-lesson-bar")
+        bar = gr.HTML("", js_on_load=deeds, elem_id="gl-lesson-bar")
         text = gr.Markdown("", latex_delimiters=parts.LATEX, elem_classes="gl-lesson-text", elem_id="gl-lesson-text")
-        question = gr.HTML("", js_on_load=script, elem_id="gl-lesson-question")
+        question = gr.HTML("", js_on_load=deeds, elem_id="gl-lesson-question")
         verdict = gr.Markdown("", latex_delimiters=parts.LATEX, elem_classes="gl-lesson-text",
                               elem_id="gl-lesson-verdict")
     return LessonPanel(menu, bar, text, question, verdict)
@@ -123,7 +122,8 @@ def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covere
     number = list(lessons()).index(lesson.name) + 1
     place = said("step", language, lesson=number, step=index + 1, steps=steps)
     dots = "".join(f"<i{' class=gl-here' if i == index else ''}></i>" for i in range(steps))
-    title = f"<span class='gl-caption'>{escape(lesson.title[language])}</span><span class='gl-place'>{place}</span>"
+    title = f"<span class='gl-caption'>{escape(lesson.title[language])}</span>"
+    title += f"<span class='gl-place'>{place}<span class='gl-dots' aria-hidden='true'>{dots}</span></span>"
     onward = _button("go", said("next", language), index + 1) if index + 1 < steps else _button(
         "finish", said("finish", language))
     ways = [
@@ -138,7 +138,7 @@ def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covere
     cover += f" data-answer='{escape(remembered)}'" if remembered else ""
     return (
         f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'{cover}>"
-        f"<div class='gl-where'>{title}<span class='gl-dots' aria-hidden='true'>{dots}</span></div>"
+        f"<div class='gl-where'>{title}</div>"
         f"<div class='gl-ways'>{''.join(ways)}</div></div>"
     )
 
