@@ -38,7 +38,7 @@ function badges() {
     document.documentElement.style.setProperty(`--gl-said-${name}`, JSON.stringify(say(`bus.${name}`)));
 }
 
-// What the style sheet says, and, where the language has changed, what the other scripts and the server have said.
+// And, where the language has changed, what the other scripts and the server have said.
 function speak(language) {
   const other = document.documentElement.lang !== language;
   document.documentElement.lang = window.ghostedLanguage = language;
