@@ -5,22 +5,28 @@ Gradio packs its own scripts and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.middleware.gzip import GZipMiddleware
 
-PAGES = ("/", "/config")
-"""Paths whose answers are compressed: a stream of events must not wait, and an export is compressed already."""
+PATHS = ("", "/config")
+"""Where the page is asked for, and its settings on their own."""
 LEVEL = 5
 
 
+def asks_for_the_page(scope: Mapping[str, Any]) -> bool:
+    """Return whether an ASGI request asks for the page; a stream of events must not wait to be packed."""
+    path = scope.get("path", "").removeprefix(scope.get("root_path", "")).rstrip("/")
+    return scope["type"] == "http" and path in PATHS
+
+
 class Compressed:
-    """ASGI middleware that compresses the answers under :data:`PAGES`."""
+    """ASGI middleware that compresses the page."""
 
     def __init__(self, app: Any) -> None:
         self._plain, self._packed = app, GZipMiddleware(app, 1000, LEVEL)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
-        packs = scope["type"] == "http" and scope["path"] in PAGES
-        await (self._packed if packs else self._plain)(scope, receive, send)
+        await (self._packed if asks_for_the_page(scope) else self._plain)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What do the page's words mean? A definition on hover for each term, and all of them on one sheet to print."""
+"""What do the page's words mean? A definition beside each term that is pointed at, and all of them on one sheet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def terms() -> dict[str, Term]:
 
 
 def explained(text: str, language: str) -> str:
-    """Return a text whose marks ``[[term]]`` or ``[[term|as it stands here]]`` show their meaning on hover.
+    """Return a text whose marks ``[[term]]`` or ``[[term|as it stands here]]`` show their meaning.
+
+    The title, all that Markdown lets through, is taken over by ``assets/terms.js``: for touch and keys, too.
 
     Raises:
         KeyError: a mark names no term.
@@ -46,8 +48,8 @@ def explained(text: str, language: str) -> str:
 
     def marked(found: re.Match[str]) -> str:
         term = terms()[found[1]]
-        return (f"<abbr class='gl-term' tabindex='0' title='{escape(term.means[language], quote=True)}'>"
-                f"{found[2] or term.word[language]}</abbr>")
+        return (f"<span class='gl-term' tabindex='0' role='button' title='{escape(term.means[language])}'>"
+                f"{found[2] or term.word[language]}</span>")
 
     return _MARK.sub(marked, text)
 

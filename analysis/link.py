@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote_plus, urlsplit
 
+from analysis.lessons import lessons
 from analysis.portable import HASH, LOCAL, at_hand, is_hash, is_local_model, shareable
 from analysis.settings import DEFAULT
 from analysis.speech import language, say
@@ -63,6 +64,12 @@ class Flags:
         hidden = tuple(name for name in given.get("hide", "").split(",") if re.fullmatch(r"[\w-]{1,60}", name))
         return cls(hidden, given.get("lesson", "")[:60], given.get("embed") == "1", given.get("__theme", "")[:20],
                    given.get("lang", "")[:8])
+
+    def notices(self) -> list[str]:
+        """Return a sentence on what they name and there is not."""
+        name = self.lesson.partition(".")[0]
+        known = not self.lesson or name in lessons()
+        return [] if known else [say("address.lesson", name=repr(name[:40]), all=", ".join(lessons()))]
 
     def query(self) -> str:
         """Return them as a part of a query, empty where nothing is set."""

@@ -48,7 +48,9 @@ class Opening:
 
     def _open(self, request: gr.Request) -> dict[Any, Any]:
         visitor, layout = request.session_hash, self.layout
-        experiment, notices = experiment_of(dict(request.query_params), self._texts(visitor))
+        query = dict(request.query_params)
+        experiment, notices = experiment_of(query, self._texts(visitor))
+        notices += Flags.of(query).notices()
         try:
             self.live.sessions.admit(visitor)
             self.live.allow(experiment, visitor)
@@ -69,9 +71,9 @@ class Opening:
         if found is not None:
             session.keep(found)
             shown |= listed(layout.runs, session) | {layout.status.line: status.finished(found.run)}
-        elif notices:
+        if notices:
             shown[layout.status.line] = status.line(" ".join(notices), "failed")
-        elif language() != "en" or experiment != DEFAULT:
+        elif found is None and (language() != "en" or experiment != DEFAULT):
             shown[layout.status.line] = status.ready(self.live.first is not None, experiment)
         job = self.live.runner.join(visitor, experiment) if found is None else None
         if job is not None:

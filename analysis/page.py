@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from starlette.middleware import Middleware
 from analysis import library, panels, precomputed
 from analysis.compressed import Compressed
 from analysis.endpoints import Endpoints
+from analysis.first_words import Speaking, respoken
 from analysis.forms import Forms
 from analysis.limits import ALONE, Limits
 from analysis.live import Layout, Live
@@ -24,8 +26,9 @@ from analysis.previewing import SHOWN, Previewing, Source
 from analysis.record import Record
 from analysis.runner import RunFunction
 from analysis.session import Session
+from analysis.settings import DEFAULT
 from analysis.sharing import Sharing
-from analysis.speech import say, speaking
+from analysis.speech import language, say, speaking
 from analysis.teaching import Teaching
 from ghosted.experiment import Experiment
 
@@ -36,13 +39,36 @@ DRAWN = ("similarity", "boundary", "decomposition", "scores", "map")
 
 
 class Page(gr.Blocks):
-    """A page that answers every event in its visitor's language.
+    """A page that opens and answers every event in its visitor's language.
 
     Attributes:
         language_of: visitor to language.
+        shown: the texts that it opens with, by component, in the language that is spoken.
     """
 
     language_of: Callable[[str], str] = staticmethod(lambda visitor: "en")
+    shown: Callable[[], dict[Any, Any]] = staticmethod(dict)
+
+    @property
+    def config(self) -> Any:
+        """The page as it opens, in the language that is spoken here."""
+        spoken = language()
+        if spoken != "en" and spoken not in self._configs:
+            words = {each._id: {name: text() for name, text in each.worded.items()}
+                     for each in self.blocks.values() if hasattr(each, "worded")}
+            for each, value in self.shown().items():
+                words[each._id] = words.get(each._id, {}) | {"value": value}
+            self._configs[spoken] = respoken(self._configs["en"], words)
+        return self._configs[spoken]
+
+    @config.setter
+    def config(self, made: Any) -> None:
+        self._configs = {"en": made}
+
+    def get_api_info(self, *args: Any, **options: Any) -> Any:
+        """Describe the endpoints, in English: they are described once for all."""
+        with speaking("en"):
+            return super().get_api_info(*args, **options)
 
     async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
         """Answer an event."""
@@ -88,6 +114,7 @@ def build_page(
                 panels.module(name).wire(panel, live)
         _wire_language(page, layout, opening)
         Endpoints(live).place()
+    page.shown = partial(_first_texts, live)
     _fill(live)
     # A handler that waits for a run takes a place: were there too few, nobody's range change would be answered.
     page.queue(max_size=limits.watchers, default_concurrency_limit=limits.sessions)
@@ -102,7 +129,7 @@ def look_and_feel(limits: Limits = ALONE) -> dict[str, Any]:
     return {
         "theme": theme, "css_paths": sorted(ASSETS.glob("*.css")), "footer_links": ["settings"], "run_history": False,
         "enable_monitoring": False, "max_file_size": limits.upload, "max_threads": max(40, limits.watchers),
-        "app_kwargs": {"middleware": [Middleware(Compressed)]},
+        "app_kwargs": {"middleware": [Middleware(Compressed), Middleware(Speaking)]},
     }
 
 
@@ -149,6 +176,14 @@ def _fill(live: Live) -> None:
             component.value = value
         elif isinstance(value, gr.components.Component):
             live.first_pickers[component] = value
+
+
+def _first_texts(live: Live) -> dict[Any, Any]:
+    """Return the texts that the page opens with in the language that is spoken here."""
+    layout = live.layout
+    shown = live.show(live.first, Session()) if live.first is not None else {}
+    said = {each: value for each, value in shown.items() if isinstance(value, str)}
+    return said | controls.told(layout.controls, DEFAULT) | {layout.lesson.menu: lesson.menu(language())}
 
 
 def _wire_run(page: Page, layout: Layout, live: Live) -> list[Dependency]:
@@ -216,7 +251,7 @@ def _wire_opening(page: Page, layout: Layout, opening: Opening, live: Live) -> N
     opened = page.load(opening.open, None, everything, **PRIVATE)
     teaching = Teaching(opening, layout.lesson)
     told = [*everything, *panels.components(layout.lesson)]
-    opened.then(teaching.open, None, told, **PRIVATE)
+    opened.then(teaching.open, [layout.lesson.bar], told, js=lesson.KEPT, **PRIVATE)
     for part in (layout.lesson.menu, layout.lesson.bar, layout.lesson.question):
         part.act(teaching.act, None, told, **EACH)
     layout.bus.near(opening.near, None, layout.outputs(), **EACH)

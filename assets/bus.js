@@ -32,12 +32,17 @@ function hold(opening) {
   if (opening && !parts.length) requestAnimationFrame(() => held && hold(true)); // the page is still being put together
 }
 
-// What the style sheet says, and, where the language has changed, what the other scripts and the server have said.
+// What the style sheet says.
+function badges() {
+  for (const name of ["precomputed", "preview"])
+    document.documentElement.style.setProperty(`--gl-said-${name}`, JSON.stringify(say(`bus.${name}`)));
+}
+
+// And, where the language has changed, what the other scripts and the server have said.
 function speak(language) {
   const other = document.documentElement.lang !== language;
   document.documentElement.lang = window.ghostedLanguage = language;
-  const main = document.getElementById("gl-main");
-  for (const name of ["precomputed", "preview"]) main?.style.setProperty(`--gl-said-${name}`, JSON.stringify(say(`bus.${name}`)));
+  badges();
   if (other) document.dispatchEvent(new Event("gl-language"));
   if (language !== spoken) setTimeout(() => trigger("language"), 0);
   spoken = language;
@@ -66,6 +71,7 @@ function apply() {
   if (value.resume) setTimeout(() => trigger("resume"), 0);
 }
 
+badges();
 apply();
 setTimeout(hold, PATIENCE, false);
 watch("value", apply);

@@ -1,6 +1,6 @@
 // The address bar as the experiment, the copied link, what a link hides, and the pictures as files. `element`, `props`
 // and `watch` are given by gr.HTML. props.value is JSON: {query: string or null, cut: bool, address: string}; nothing
-// here fetches or computes anything.
+// here fetches or computes anything. BELONGS is put before this: {control: [what goes with it]}.
 const KEPT = ["hide", "lesson", "embed", "lang"];
 const button = element.querySelector(".gl-copy");
 const said = element.querySelector(".gl-copied");
@@ -87,8 +87,10 @@ function hide() {
   const names = (given.get("hide") || "").split(",").filter((name) => /^[\w-]{1,60}$/.test(name));
   const style = document.getElementById("gl-hidden") || document.head.appendChild(document.createElement("style"));
   style.id = "gl-hidden";
-  style.textContent = names.map((name) =>
-    `#gl-panel-${name}, #gl-plot-${name}, #gl-${name} { display: none !important; }`).join("\n");
+  const all = names.flatMap((name) => [name, ...(Object.hasOwn(BELONGS, name) ? BELONGS[name] : [])]);
+  const empty = `#gl-side :is(.row, .form):has(.block):not(:has(.block:not(${all.map((name) => `#gl-${name}`)})))`;
+  style.textContent = all.map((name) => `#gl-panel-${name}, #gl-plot-${name}, #gl-${name}`).concat(all.length ? empty : [])
+    .map((each) => `${each} { display: none !important; }`).join("\n");
   document.documentElement.classList.toggle("gl-embedded", given.get("embed") === "1");
 }
 

@@ -149,6 +149,7 @@ def test_panels_that_do_not_exist_are_never_near(page, near):
 @pytest.mark.parametrize(("query", "says"), [
     ({"model": "/etc/passwd"}, "cannot name a folder or file"), ({"text": "/etc/passwd"}, "no text"),
     ({"tokens": "999999999"}, "calibration tokens"), ({"prompt": "x" * 30_000}, "letters of a prompt"),
+    ({"lesson": "nonsense.2"}, "nonsense&#x27;; the lessons are layer, cut, bridge, few, where."),
 ])  # fmt: skip
 def test_a_link_that_asks_for_too_much_opens_the_page_with_a_sentence(page, query, says):
     handlers = live(page)

@@ -86,6 +86,9 @@ def test_all_five_lessons_are_walked_in_both_languages(browser, url):
 
 def test_the_address_holds_the_step_and_leaving_clears_it(browser, url):
     with opened(browser, url) as page:
+        page.evaluate("localStorage.clear()")
+        page.reload()
+        page.wait_for_selector("#gl-side[inert]", state="detached")
         assert not page.is_visible("#gl-lesson")
         page.click("#gl-lesson-menu summary")
         page.click("#gl-lesson-menu button[data-value='bridge']")
@@ -94,12 +97,20 @@ def test_the_address_holds_the_step_and_leaving_clears_it(browser, url):
         page.focus("#gl-lesson-bar button[data-deed='point']")
         page.keyboard.press("ArrowRight")
         page.wait_for_function("() => location.search.includes('lesson=bridge.2')")
-        page.keyboard.press("Tab")
+        page.wait_for_selector("#gl-panel-boundary[data-covered] > .gl-plot[inert]", state="attached")
+        answer(page, lessons()["bridge"].steps[1].question, "ghosted")
+        told(page, said("right", "en"))
+        page.wait_for_selector("#gl-panel-boundary:not([data-covered])")
         page.reload()
         page.wait_for_function("t => document.querySelector('#gl-lesson-text h3')?.innerText === t",
                                arg=lessons()["bridge"].steps[1].title["en"])
+        told(page, said("right", "en"))
+        assert page.is_checked("#gl-lesson-question input[value='ghosted']")
         page.wait_for_function("() => document.querySelector('#gl-main').dataset.source === 'precomputed'")
-        for step in (3, 4, 5):
+        onward(page)
+        page.locator("#gl-panel-decomposition .gl-cover button").click()
+        page.wait_for_selector("#gl-panel-decomposition:not([data-covered])")
+        for step in (4, 5):
             onward(page)
             page.wait_for_function(f"() => location.search.includes('lesson=bridge.{step}')")
         press(page, "finish")
@@ -113,8 +124,15 @@ def test_the_address_holds_the_step_and_leaving_clears_it(browser, url):
 
 def test_the_panel_stays_in_sight_points_and_explains_words(browser, url):
     with opened(browser, f"{url}?lesson=cut.3") as page:
-        page.wait_for_selector("#gl-lesson-text abbr.gl-term")
-        assert "Plain pruning is exactly 1" in page.get_attribute("#gl-lesson-text abbr.gl-term", "title")
+        term = page.locator("#gl-lesson-text .gl-term").first
+        for show in (term.hover, term.focus, term.click):
+            show()
+            page.wait_for_selector("#gl-means:has-text('Plain pruning is exactly 1')")
+            assert term.get_attribute("aria-describedby") == "gl-means"
+            page.keyboard.press("Escape")
+            page.wait_for_selector("#gl-means", state="hidden")
+            page.evaluate("document.activeElement.blur()")
+            page.mouse.move(1, 1)
         onward(page)
         page.wait_for_function("() => location.search.includes('lesson=cut.4')")
         page.evaluate("""() => new MutationObserver(([change]) => { window.pointed = change.target.className; })
@@ -123,6 +141,7 @@ def test_the_panel_stays_in_sight_points_and_explains_words(browser, url):
         page.wait_for_function("() => window.pointed !== undefined")  # the mark itself is there for seconds only
         page.wait_for_function("() => scrollY > 200")
         page.wait_for_timeout(900)
+        assert page.locator(".gl-ways").bounding_box()["height"] < 30, "the buttons stand in one line"
         box = page.locator("#gl-lesson").bounding_box()
         assert 0 <= box["y"] < 40 and box["height"] <= 0.47 * 900, "it stays at the top, and leaves room"
         panel = page.locator("#gl-panel-generations").bounding_box()
@@ -144,7 +163,10 @@ def test_the_cheat_sheet_opens_as_a_page_of_its_own(browser, url, language):
 
 @pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.soak) for w in (1280, 1920))])
 def test_a_lesson_fits_every_width(browser, url, width):
-    with opened(browser, f"{url}?lesson=bridge.3&lang=de", width=width) as page:
+    with opened(browser, f"{url}?lesson=few.3&lang=de", width=width) as page:
         page.wait_for_selector("#gl-lesson-text .katex")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.locator("#gl-lesson").bounding_box()["width"] > 0.5 * min(width, 700)
+        page.locator("#gl-lesson-text .gl-term").last.focus()
+        means = page.wait_for_selector("#gl-means:has-text('Text nach dem')").bounding_box()
+        assert means["x"] >= 0 and means["x"] + means["width"] <= width

@@ -135,14 +135,19 @@ def test_on_a_space_the_link_has_its_public_host(browser, monkeypatch):
 
 
 def test_a_teachers_link_hides_and_keeps_its_flags(browser, url):
-    with opened(browser, f"{url}/?hide=similarity,methods,%22%7D&embed=1&__theme=light", ready="#gl-map") as page:
+    flags = "hide=similarity,methods,model,text,window,__proto__,%22%7D&embed=1&__theme=light"
+    with opened(browser, f"{url}/?{flags}", ready="#gl-map") as page:
         page.wait_for_selector("#gl-panel-boundary")
         page.wait_for_selector("#gl-panel-similarity", state="hidden")
         page.wait_for_selector("#gl-methods", state="hidden")
         page.wait_for_selector("#gl-panel-share", state="hidden")
+        seen = page.evaluate("[...document.querySelectorAll('#gl-side [id^=gl-]')]"
+                             ".filter((each) => each.checkVisibility()).map((each) => each.id)")
+        assert {"gl-tokens", "gl-criterion"} <= set(seen), "a row keeps what is not hidden"
+        assert not {"gl-model", "gl-facts", "gl-text", "gl-about", "gl-upload", "gl-window"} & set(seen)
         write(page, "#gl-tokens input", "2048")
         wait_for_query(page, "tokens=2048")
-        assert page.evaluate("location.search") == "?tokens=2048&hide=similarity,methods,%22%7D&embed=1&__theme=light"
+        assert page.evaluate("location.search") == f"?tokens=2048&{flags}"
         assert page.faults == []
 
 

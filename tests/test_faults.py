@@ -204,7 +204,8 @@ def test_a_slow_disk_changes_no_number_and_stop_is_answered_in_time(own_cache, t
     asked = Experiment(remove="2-3", methods=("none", "ghosted"), text=text, tokens=2048, window=64, windows=2)
     loaded = LoadedModel.of(TINY("llama"), tiny.tokenizer())
     found = [drain(run(asked, Workspace(loaded), parts=("boundary",))) for _ in range(2)]  # written, then read again
-    assert (before := len(slow_disk)) > 3
+    before = len(slow_disk)
+    assert before > 3
     errors = [one.method("ghosted").residual.held_out for one in found]
     assert errors[0] == pytest.approx(errors[1], rel=1e-9)
 

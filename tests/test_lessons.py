@@ -15,9 +15,11 @@ from analysis.lessons import LANGUAGES, RUNS, Check, Option, Question, experimen
 from analysis.lessons import facts as live_facts
 from analysis.lessons.answers import check, number_of
 from analysis.lessons.guesses import BINS, MOST_ANSWERS, Guesses, bars
+from analysis.lessons.kept import kept
 from analysis.numbers import MISSING
 from analysis.page import build_page
 from analysis.panels import PANELS
+from analysis.panels.controls import BELONGS
 from analysis.teaching import Teaching, asked, run_of
 from analysis.words import catalogue, language_of, said
 
@@ -44,14 +46,14 @@ def teaching(page) -> Teaching:
     return next(fn.fn for fn in page.fns.values() if fn.name == "act" and isinstance(fn.fn.__self__, Teaching)).__self__
 
 
-def do(page, visitor, deed, value=""):
-    event = SimpleNamespace(asked=json.dumps([deed, value]))
+def do(page, visitor, deed, value="", browser=""):
+    event = SimpleNamespace(asked=json.dumps([deed, value, browser]))
     return teaching(page).act(event, request(visitor))
 
 
-def opened(page, visitor, query, header=""):
+def opened(page, visitor, query, header="", answers=""):
     asks = SimpleNamespace(session_hash=visitor, query_params=query, headers={"accept-language": header})
-    return teaching(page).open(asks)
+    return teaching(page).open(answers, asks)
 
 
 def test_five_lessons_stand_in_order_and_say_how_long_they_take():
@@ -148,7 +150,8 @@ def test_a_file_that_makes_no_sense_is_refused():
     base = {"name": "x", "title": text, "minutes": 1}
     assert lesson_of(base | {"steps": [step]}).steps[0].question is None
     asks = {"ask": text, "explain": text, "check": {"fact": "removed"}}
-    for bad in ({"kind": "essay"}, {"kind": "choice"}, {"kind": "number", "options": [{"value": "1", "text": text}]}):
+    for bad in ({"kind": "essay"}, {"kind": "choice"}, {"kind": "number"},
+                {"kind": "number", "options": [{"value": "1", "text": text}]}):
         with pytest.raises(ValueError):
             lesson_of(base | {"steps": [step | {"question": asks | bad}]})
     with pytest.raises(ValueError, match="empty in one language"):
@@ -203,6 +206,7 @@ def test_all_lessons_are_walked_in_both_languages_and_every_check_reacts(page):
                     wrong = do(page, "walk", "answer", does_not)[panel.verdict]
                     right = do(page, "walk", "answer", knows)[panel.verdict]
                     assert said("wrong", language) in wrong
+                    assert not re.search(r"(\d+\.\d+)\W+\1\b", right.partition("|")[0]), "a number is said once"
                     assert said("class", language, count=1) in right, "the first guess counts, and only that"
                 assert said("right", language) in right
                 seen += 1
@@ -247,7 +251,7 @@ def test_what_buttons_ask_is_read_without_trust(page):
     for text in ("", "no json", "[1]", "{}", json.dumps(["open", {"a": 1}]), json.dumps(["go", "-5"])):
         shown = teaching(page).act(SimpleNamespace(asked=text), request("hostile"))
         assert "gl-lessons" in shown[panel.bar]
-    assert asked(json.dumps(["answer", "x" * 500])) == ("answer", "x" * 100)
+    assert asked(json.dumps(["answer", "x" * 500])) == ("answer", "x" * 100, "")
     do(page, "hostile", "open", "cut")
     do(page, "hostile", "go", "1")
     shown = do(page, "hostile", "answer", "<img src=x onerror=alert(1)>")
@@ -271,7 +275,7 @@ def test_the_glossary_has_the_words_of_the_field_and_prints_on_one_sheet():
         assert page.count("<dt>") == len(terms())
         assert "http" not in page and "<script" not in page, "it needs no network"
         assert len(re.sub(r"<style>.*?</style>|<[^>]*>", "", page)) < 5_000, "one sheet of paper"
-    assert explained("a [[gap|gaping]] [[S]]", "de").count("<abbr") == 2
+    assert explained("a [[gap|gaping]] [[S]]", "de").count("class='gl-term' tabindex='0'") == 2
     with pytest.raises(KeyError):
         explained("[[nonsense]]", "en")
 
@@ -281,3 +285,72 @@ def test_numbers_are_read_as_the_page_writes_them_and_as_germans_do():
                          ("38 %", 38)):  # fmt: skip
         assert number_of(text) == number, text
     assert number_of("abc") is None
+
+
+def covered(shown, panel):
+    found = re.search(r"data-covers='([^']*)'", shown[panel.bar])
+    return set(found[1].split()) if found else set()
+
+
+def test_what_shows_the_answer_is_covered_until_a_guess_or_a_wish_to_see(page):
+    panel = teaching(page).panel
+    do(page, "blind", "open", "cut")
+    shown = do(page, "blind", "go", "1")
+    assert covered(shown, panel) == {"scores", "downstream"} and said("covered", "en") in shown[panel.bar]
+    assert covered(do(page, "blind", "answer", "many"), panel), "no number, no guess"
+    assert not covered(do(page, "blind", "teacher"), panel)
+    assert covered(do(page, "blind", "teacher"), panel)
+    assert said("uncover", "de") in do(page, "blind", "lang", "de")[panel.bar]
+    assert not covered(do(page, "blind", "answer", "30"), panel)
+    assert covered(do(page, "blind", "go", "2"), panel) == {"boundary", "scores", "tokens", "downstream"}
+    before = teaching(page).guesses.of("cut.2")
+    shown = do(page, "blind", "uncover")
+    assert not covered(shown, panel) and shown[panel.verdict] == ""
+    assert said("right", "de") in do(page, "blind", "answer", "1")[panel.verdict]
+    assert teaching(page).guesses.of("cut.2") == before, "who has looked does not guess"
+
+
+@pytest.mark.parametrize(("lesson", "index"), ALL, ids=NAMES)
+def test_a_question_covers_the_panels_that_its_answer_stands_in(lesson, index):
+    question = lesson.steps[index].question
+    names = set(live_facts.seen(question.check.fact)) if question else set()
+    assert names <= set(PANELS)
+    measured = question is not None and question.kind != "act" and question.check.fact
+    assert bool(names) == bool(measured), "every fact of a run is seen somewhere"
+    assert question is None or not question.reads or lesson.steps[index].panel in names
+
+
+def test_answers_outlive_a_reload_and_count_once_per_browser(page):
+    panel, count = teaching(page).panel, lambda: len(teaching(page).guesses.of("cut.3"))
+    query, mine, before = {"lesson": "cut.4"}, "a" * 32, count()
+    opened(page, "first", query)
+    given = do(page, "first", "answer", "none", mine)
+    assert "data-answer='&quot;none&quot;'" in given[panel.bar] and count() == before + 1
+    again = opened(page, "reloaded", query, answers=json.dumps({"cut.4": "none", "cut.3": None, "bridge.1": "x"}))
+    assert again[panel.verdict] == given[panel.verdict] and "value='none' checked" in again[panel.question]
+    assert not covered(again, panel)
+    skipped = do(page, "reloaded", "go", "2")
+    assert not covered(skipped, panel) and "data-answer='null'" in skipped[panel.bar]
+    opened(page, "reloaded", query)
+    do(page, "reloaded", "answer", "ghosted", mine)
+    assert count() == before + 1, "the same browser votes once"
+    do(page, "reloaded", "answer", "ghosted", "b" * 32)
+    assert count() == before + 2
+    shown = do(page, "reloaded", "forget")
+    assert covered(shown, panel) and shown[panel.verdict] == ""
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "7", "[" * 9000, '{"cut": "1", "cut.0": "1", "cut.99": "1", '
+                                  '"x.1": "1", "few.4": "1", "cut.2": 5, "cut.²": "1"}', "x" * 30_000])
+def test_what_a_browser_kept_is_read_without_trust(text):
+    assert kept(text) == {}
+
+
+def test_kept_answers_are_bounded():
+    assert kept('{"cut.2": "' + "3" * 99 + '", "cut.3": null}') == {("cut", 1): "3" * 40, ("cut", 2): None}
+
+
+def test_what_a_teachers_link_hides_with_a_control_is_there(page):
+    placed = {getattr(each, "elem_id", None) for each in page.blocks.values()}
+    for control, belongings in BELONGS.items():
+        assert {f"gl-{name}" for name in (control, *belongings)} <= placed, control

@@ -142,6 +142,7 @@ def test_a_relative_folder_is_a_folder_also_where_it_looks_like_a_hub_id(tmp_pat
 
 
 def test_flags_pass_through():
+    assert Flags.of("lesson=cut.2").notices() == [] == Flags().notices()
     flagged = Flags.of("?hide=map,gl-run,%3Cb%3E&lesson=two%20gaps&embed=1&__theme=dark&remove=3")
     assert flagged == Flags(("map", "gl-run"), "two gaps", True, "dark")
     assert Flags.of(flagged.query()) == flagged and Flags().query() == ""

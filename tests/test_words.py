@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 from fake_run import facts, make_run, measure, outlook, take
 
+from analysis import precomputed
+from analysis.first_words import asked_in
 from analysis.names import choices, label_in
 from analysis.page import build_page
 from analysis.panels import parts
@@ -251,3 +253,28 @@ def test_a_component_says_its_words_again():
     assert field.label == "Window"
     with speaking("de"):
         assert parts.reworded(field) == {"__type__": "update", "label": "Fenster"}
+
+
+def test_the_page_opens_in_its_visitors_language():
+    page = build_page(make_run(pace=0, steps=1), facts, first=precomputed.record)
+    english, described = json.dumps(page.config), page.get_api_info()
+    with speaking("de"):
+        german = json.dumps(page.config, ensure_ascii=False)
+        assert page.get_api_info() == described, "the endpoints are described once for all"
+    for key in ("controls.text", "layer_map.text", "boundary.title", "lessons", "about.python-docs"):
+        assert said(key, "de") in german and said(key, "en") not in german, key
+    assert json.dumps(page.config) == english and said("controls.text", "en") in english
+    ids = [[each["id"] for each in json.loads(config)["components"]] for config in (german, english)]
+    assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize(("path", "query", "header", "tongue"), [
+    ("/", b"lang=de", b"en", "de"), ("/", b"", b"de-AT,en;q=0.5", "de"), ("/config", b"lang=en", b"de", "en"),
+    ("/ui/", b"lang=de", b"", "de"), ("/gradio_api/info", b"lang=de", b"de", "en"),
+    ("/", b"lang=%ff&lang", b"\xff", "en"),
+])  # fmt: skip
+def test_who_asks_for_the_page_says_in_which_language(path, query, header, tongue):
+    root = "/ui" if path.startswith("/ui") else ""
+    scope = {"type": "http", "path": path, "root_path": root, "query_string": query,
+             "headers": [(b"Accept-Language", header)]}
+    assert asked_in(scope) == tongue

@@ -59,10 +59,12 @@ class Question:
     Attributes:
         kind: one of :data:`KINDS`.
         ask: the question.
-        explain: what is said once it was answered; may hold live numbers.
+        explain: what is said once it was answered; may hold live numbers, and where a number was asked for begins
+            with it.
         check: of the answer.
         options: of ``choice``.
         unit: behind the field of ``number``.
+        reads: whether the answer is to be read from the panels; else they are covered until it was given.
     """
 
     kind: str
@@ -71,6 +73,7 @@ class Question:
     check: Check
     options: tuple[Option, ...] = ()
     unit: Said | None = None
+    reads: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,8 +140,12 @@ def _question(data: Mapping[str, Any]) -> Question:
     options = tuple(Option(each["value"], _said(each["text"])) for each in data.get("options", ()))
     if (data["kind"] == "choice") != bool(options):
         raise ValueError("only a choice has options")
+    number = "{{" + data["check"]["fact"] + "}}"
+    if data["kind"] == "number" and not all(text.startswith(number) for text in _said(data["explain"]).values()):
+        raise ValueError(f"what explains a number begins with it: {number}")
     unit = _said(data["unit"]) if "unit" in data else None
-    return Question(data["kind"], _said(data["ask"]), _said(data["explain"]), Check(**data["check"]), options, unit)
+    return Question(data["kind"], _said(data["ask"]), _said(data["explain"]), Check(**data["check"]), options, unit,
+                    data.get("reads", False))
 
 
 def _said(text: Any) -> Said:

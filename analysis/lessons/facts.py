@@ -21,6 +21,14 @@ Value = float | str | None
 _CALL = re.compile(r"([a-z_]+)(?:\(([^()]*)\))?")
 _LIVE = re.compile(r"\{\{([^{}]+)\}\}")
 _FACTS: dict[str, Callable[..., Value]] = {}
+SEEN = {
+    "perplexity": ("scores", "downstream"), "damage": ("scores",), "calibration": ("boundary", "tokens"),
+    "held_out": ("boundary", "scores", "tokens", "downstream"), "median": ("boundary", "scores", "tokens"),
+    "downstream": ("downstream",), "cosine": ("layer_map", "similarity"), "cosine_choice": ("layer_map", "similarity"),
+    "influence": ("similarity",), "spike": ("similarity",), "share": ("decomposition",),
+    "reached": ("decomposition",), "agreement": ("generations",),
+}
+"""By fact, the panels in which a run shows it."""
 
 
 def fact(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -55,6 +63,12 @@ def filled(text: str, record: Record | None) -> str:
         return value if isinstance(value, str) else three(value)
 
     return _LIVE.sub(live, text)
+
+
+def seen(expression: str) -> tuple[str, ...]:
+    """Return the panels that show what an expression says; none for a fact of the controls or of the settings."""
+    words = re.findall(r"[a-z_]+", expression)
+    return tuple(dict.fromkeys(panel for word in words for panel in SEEN.get(word, ())))
 
 
 def names(text: str) -> list[str]:

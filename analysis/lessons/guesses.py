@@ -10,8 +10,8 @@ from analysis.lessons.answers import number_of
 
 MOST_ANSWERS = 2_000
 """Answers counted per question; after that the counts stand."""
-MOST_PAGES = 4_000
-"""Pages whose first answer is remembered, so that each counts once."""
+MOST_KNOWN = 20_000
+"""First answers whose browser is remembered, so that each counts once."""
 BINS = 8
 
 
@@ -24,12 +24,12 @@ class Guesses:
         self._counted: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def add(self, question: str, visitor: str, given: str) -> None:
-        """Count a visitor's first answer to a question."""
+        """Count a visitor's first answer to a question; the visitor is a browser's random number, or a page's."""
         with self._lock:
             if (question, visitor) in self._counted or len(self._answers.get(question, ())) >= MOST_ANSWERS:
                 return
             self._counted[question, visitor] = None
-            while len(self._counted) > MOST_PAGES:
+            while len(self._counted) > MOST_KNOWN:
                 self._counted.popitem(last=False)
             self._answers.setdefault(question, []).append(given)
 

@@ -16,6 +16,12 @@ from analysis.panels.parts import worded
 from analysis.settings import DEFAULT
 from ghosted.experiment import DTYPES, FITS, Experiment
 
+BELONGS = {
+    "model": ("facts", "revision"), "text": ("about", "upload"), "criterion": ("count",), "prompt": ("preset", "chat"),
+    "run": ("stop", "plan"), "lesson": ("lesson-menu",),
+}
+"""What goes with a control that a link hides, by the names that links use."""
+
 
 @dataclass(frozen=True)
 class Controls:

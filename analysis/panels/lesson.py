@@ -5,10 +5,10 @@ The buttons fire ``act`` with what they ask for (``assets/lesson.js``); the hand
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -16,13 +16,15 @@ import gradio as gr
 from analysis.glossary import explained, sheet
 from analysis.lessons import Lesson, Question, lessons
 from analysis.lessons.answers import Answered
-from analysis.lessons.facts import filled
+from analysis.lessons.facts import filled, seen
 from analysis.numbers import three
 from analysis.panels import parts
 from analysis.record import Record
+from analysis.scripts import script
 from analysis.words import said
 
-SCRIPT = Path(__file__).parents[2] / "assets" / "lesson.js"
+KEPT = "() => [window.ghostedAnswers?.() ?? '']"
+"""Tells the answers that this browser keeps."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,16 @@ class LessonPanel:
 
 def place_menu() -> gr.HTML:
     """Place the menu, which belongs to the page's head."""
-    return gr.HTML(menu("en"), js_on_load=SCRIPT.read_text("utf-8"), elem_id="gl-lesson-menu", min_width=110)
+    return gr.HTML(menu("en"), js_on_load=script("lesson", "terms"), elem_id="gl-lesson-menu", min_width=110)
 
 
 def build(menu: gr.HTML) -> LessonPanel:
     """Place the panel; it is seen while a lesson is open."""
-    script = SCRIPT.read_text("utf-8")
+    deeds = script("lesson")
     with gr.Column(elem_classes="gl-panel gl-own gl-lesson", elem_id="gl-lesson"):
-        bar = gr.HTML("", js_on_load=script, elem_id="gl-lesson-bar")
+        bar = gr.HTML("", js_on_load=deeds, elem_id="gl-lesson-bar")
         text = gr.Markdown("", latex_delimiters=parts.LATEX, elem_classes="gl-lesson-text", elem_id="gl-lesson-text")
-        question = gr.HTML("", js_on_load=script, elem_id="gl-lesson-question")
+        question = gr.HTML("", js_on_load=deeds, elem_id="gl-lesson-question")
         verdict = gr.Markdown("", latex_delimiters=parts.LATEX, elem_classes="gl-lesson-text",
                               elem_id="gl-lesson-verdict")
     return LessonPanel(menu, bar, text, question, verdict)
@@ -62,7 +64,7 @@ def menu(language: str) -> str:
     )
     # As an attribute: a style sheet inside a template would reach the whole page by way of gradio.
     cheat = f"<span data-sheet='{escape(sheet(language))}'>{_button('sheet', said('cheat', language))}</span>"
-    inside = buttons + cheat + _language(language)
+    inside = buttons + cheat + _button("forget", said("forget", language)) + _language(language)
     summary = f"<summary class='gl-small'>{said('lessons', language)}</summary>"
     return f"<details class='gl-menu' lang='{language}'>{summary}<div>{inside}</div></details>"
 
@@ -70,7 +72,7 @@ def menu(language: str) -> str:
 def show(
     panel: LessonPanel, lesson: Lesson, index: int, language: str, record: Record | None,
     answered: Answered | None = None, guessed: Sequence[tuple[str, int]] = (), teacher: bool = False,
-    notice: str = "",
+    notice: str = "", covered: Sequence[str] = (), skipped: bool = False,
 ) -> dict[Any, Any]:
     """Return the updates that show one step.
 
@@ -84,11 +86,16 @@ def show(
         guessed: a histogram of the class's answers, shown once this learner has answered.
         teacher: whether the answer is shown in any case.
         notice: one sentence above the text, or nothing.
+        covered: the panels that would show the answer (:func:`covers`).
+        skipped: whether they were uncovered without an answer.
     """
     step = lesson.steps[index]
+    remembered = "null" if skipped else ""
+    if answered is not None and answered.verdict in ("right", "wrong"):
+        remembered = json.dumps(answered.given)
     text = f"### {step.title[language]}\n\n" + (f"*{notice}*\n\n" if notice else "")
     return {
-        panel.menu: menu(language), panel.bar: bar(lesson, index, language, teacher),
+        panel.menu: menu(language), panel.bar: bar(lesson, index, language, teacher, covered, remembered),
         panel.text: text + explained(filled(step.text[language], record), language),
         panel.question: "" if step.question is None else form(step.question, language, answered),
         panel.verdict: "" if step.question is None else verdict(step.question, language, record, answered, guessed,
@@ -102,25 +109,37 @@ def closed(panel: LessonPanel, language: str) -> dict[Any, Any]:
     return {panel.menu: menu(language), panel.bar: empty, panel.text: "", panel.question: "", panel.verdict: ""}
 
 
-def bar(lesson: Lesson, index: int, language: str, teacher: bool = False) -> str:
-    """Return the line of a lesson: where one is in it, and the ways on."""
+def covers(question: Question | None, answered: Answered | None) -> tuple[str, ...]:
+    """Return the panels that show what a question asks for, as long as nothing was answered."""
+    open_ = question is not None and not question.reads and (answered is None or answered.verdict == "unread")
+    return seen(question.check.fact) if open_ else ()
+
+
+def bar(lesson: Lesson, index: int, language: str, teacher: bool = False, covered: Sequence[str] = (),
+        remembered: str = "") -> str:
+    """Return the line of a lesson: where one is in it, the ways on, for the script what it covers and remembers."""
     step, steps = lesson.steps[index], len(lesson.steps)
     number = list(lessons()).index(lesson.name) + 1
     place = said("step", language, lesson=number, step=index + 1, steps=steps)
     dots = "".join(f"<i{' class=gl-here' if i == index else ''}></i>" for i in range(steps))
-    title = f"<span class='gl-caption'>{escape(lesson.title[language])}</span><span class='gl-place'>{place}</span>"
+    title = f"<span class='gl-caption'>{escape(lesson.title[language])}</span>"
+    title += f"<span class='gl-place'>{place}<span class='gl-dots' aria-hidden='true'>{dots}</span></span>"
     onward = _button("go", said("next", language), index + 1) if index + 1 < steps else _button(
         "finish", said("finish", language))
     ways = [
         _button("go", said("back", language), index - 1, off=index == 0), onward,
         _button("point", said("show", language), step.panel, off=step.panel is None),
         _button("teacher", said("no_teacher" if teacher else "teacher", language)),
-        _button("print", said("print", language)), _language(language), _button("close", said("close", language)),
+        _button("print", said("print", language)), _language(language),
+        _button("close", said("close", language), sign="×"),
     ]
+    cover = (f" data-covers='{' '.join(covered)}' data-why='{said('covered', language)}'"
+             f" data-uncover='{said('uncover', language)}'") if covered else ""
+    cover += f" data-answer='{escape(remembered)}'" if remembered else ""
     return (
-        f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'>"
-        f"{title}<span class='gl-dots' aria-hidden='true'>{dots}</span>"
-        f"{''.join(ways)}</div>"
+        f"<div class='gl-lessons' data-lesson='{escape(lesson.name)}' data-step='{index + 1}' lang='{language}'{cover}>"
+        f"<div class='gl-where'>{title}</div>"
+        f"<div class='gl-ways'>{''.join(ways)}</div></div>"
     )
 
 
@@ -160,7 +179,7 @@ def verdict(
         return text if answered.verdict == "wrong" and not teacher else f"{text} {explanation}"
     text = f"**{said(answered.verdict, language)}** "
     if question.kind == "number":
-        text += said("was", language, given=answered.given, fact=fact) + " "
+        text += said("was", language, given=answered.given) + " "  # the explanation begins with the number
     return text + explanation + _histogram(guessed, language)
 
 
@@ -173,10 +192,11 @@ def _histogram(guessed: Sequence[tuple[str, int]], language: str) -> str:
     return f"\n\n| {title} | |\n|---|---|{rows}"
 
 
-def _button(deed: str, label: str, value: Any = "", off: bool = False, more: str = "") -> str:
+def _button(deed: str, label: str, value: Any = "", off: bool = False, more: str = "", sign: str = "") -> str:
     behind = f" <small>{escape(more)}</small>" if more else ""
+    named = f" aria-label='{escape(label)}' title='{escape(label)}'" if sign else ""
     return (f"<button type='button' class='gl-small' data-deed='{deed}' data-value='{escape(str(value))}'"
-            f"{' disabled' if off else ''}>{escape(label)}{behind}</button>")
+            f"{named}{' disabled' if off else ''}>{sign or escape(label)}{behind}</button>")
 
 
 def _language(language: str) -> str:

@@ -17,7 +17,7 @@ from analysis.export import csv, report
 from analysis.export import json as as_json
 from analysis.link import Flags, address_of, query_of
 from analysis.names import removes
-from analysis.panels import parts, take
+from analysis.panels import controls, parts, take
 from analysis.record import Record
 from analysis.scripts import script, words_in
 from analysis.settings import DEFAULT
@@ -173,5 +173,6 @@ def _link() -> gr.HTML:
         f"<input class='gl-link-text' type='text' readonly hidden aria-label='{said('link.label', 'en')}' "
         "data-words-aria-label='link.label'></div>"
     )
-    return gr.HTML(link_value(None), html_template=template, js_on_load=script("share", words="link."),
+    belongs = f"const BELONGS = {json.dumps(controls.BELONGS)};\n"
+    return gr.HTML(link_value(None), html_template=template, js_on_load=belongs + script("share", words="link."),
                    elem_id="gl-link", apply_default_css=False)
