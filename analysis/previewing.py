@@ -106,8 +106,8 @@ class Previewing:
     def _ahead(self, run: Run, cancel: CancelFlag) -> None:
         with contextlib.suppress(GhostedError, MemoryError):
             if (preview := self._source(run.experiment)) is not None:
-                preview.warm(run.experiment.methods, cancel)
                 preview.prefetch(run.removed, run.experiment.methods, cancel)
+                preview.warm(run.experiment.methods, cancel)
 
     async def _answer(self, request: gr.Request, values: tuple[Any, ...], step: str) -> dict[Any, Any]:
         visitor = request.session_hash

@@ -213,11 +213,11 @@ def quick_methods(names: Iterable[str]) -> list[str]:
 
 
 def neighbours(removed: RemovedBlocks, blocks: int) -> Iterator[range]:
-    """Yield the gaps one key press away from a single gap: either end, or both, moved by one block."""
+    """Yield the gaps one key press away from a single gap: both ends, as the arrows do, or either moved by one block."""
     if len(removed.gaps) != 1:
         return
     gap = removed.gaps[0]
-    for first, last in ((0, 1), (0, -1), (-1, 0), (1, 0), (1, 1), (-1, -1)):
+    for first, last in ((1, 1), (-1, -1), (0, 1), (0, -1), (-1, 0), (1, 0)):
         moved = range(gap.start + first, gap.stop + last)
         if moved and moved.start >= 0 and moved.stop <= blocks and len(moved) < blocks:
             yield moved

@@ -134,7 +134,7 @@ def test_a_newer_range_or_a_run_stops_what_is_computed_ahead(page, asked):
     whole_run(page, "e", remove="12-16", **BY_HAND)
     asked.clear()
     asyncio.run(handlers(page).prepare(visitor("e")))
-    assert asked == ["warm", "prefetch"]
+    assert asked == ["prefetch", "warm"]
     before = live(page).sessions.of("e").preview_of
     asyncio.run(handlers(page).quick(visitor("e"), *values(remove="1-2", **BY_HAND)))
     now = live(page).sessions.of("e").preview_of
