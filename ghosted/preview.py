@@ -213,7 +213,7 @@ def quick_methods(names: Iterable[str]) -> list[str]:
 
 
 def neighbours(removed: RemovedBlocks, blocks: int) -> Iterator[range]:
-    """Yield the gaps one key press away from a single gap: both ends, as the arrows do, or either moved by one block."""
+    """Yield the gaps one key press away from a single gap: both ends moved by one block, as arrows do, or either."""
     if len(removed.gaps) != 1:
         return
     gap = removed.gaps[0]

@@ -27,9 +27,10 @@ def answered(path, root="", accepts=b"gzip, br"):
     return dict(sent[0]["headers"]), b"".join(message.get("body", b"") for message in sent)
 
 
-@pytest.mark.parametrize(("path", "root"), [("/", ""), ("/config", ""), ("/space/", "/space"), ("/space/config", "/space")])
+@pytest.mark.parametrize("root", ["", "/space"])
+@pytest.mark.parametrize("path", ["/", "/config"])
 def test_the_page_and_its_settings_are_compressed(path, root):
-    headers, body = answered(path, root)
+    headers, body = answered(root + path, root)
     assert headers[b"content-encoding"] == b"gzip" and len(body) < len(BODY) / 10 and gzip.decompress(body) == BODY
 
 
