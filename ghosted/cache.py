@@ -92,10 +92,7 @@ class Cache:
         """Bytes kept at most; raises ``ResourceError`` where ``$GHOSTED_CACHE_LIMIT`` is no number."""
         if self._limit is not None:
             return self._limit
-        said = os.environ.get("GHOSTED_CACHE_LIMIT") or str(DEFAULT_LIMIT)
-        if not said.isdecimal():
-            raise ResourceError(f"GHOSTED_CACHE_LIMIT must be a whole number of bytes, not {said[:40]!r}.")
-        return int(said)
+        return bytes_from("GHOSTED_CACHE_LIMIT", DEFAULT_LIMIT)
 
     def check_limit(self) -> None:
         """Raise ``ResourceError`` where the limit makes no sense, before any work is done for nothing."""
@@ -279,6 +276,18 @@ def why_not_written(error: BaseException) -> str | None:
         return error.strerror
     code = re.search(r"\(os error (\d+)\)", str(error))
     return os.strerror(int(code[1])) if code else None
+
+
+def bytes_from(variable: str, default: int) -> int:
+    """Return a bound in bytes that an environment variable may set.
+
+    Raises:
+        ResourceError: it is set to something else than a number.
+    """
+    said = os.environ.get(variable) or str(default)
+    if not said.isdecimal():
+        raise ResourceError(f"{variable} must be a whole number of bytes, not {said[:40]!r}.")
+    return int(said)
 
 
 @contextmanager

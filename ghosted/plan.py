@@ -158,7 +158,7 @@ def _moments(experiment: Experiment) -> int:
 
 def _bytes(facts: ModelFacts, experiment: Experiment, dtype: str) -> dict[str, int]:
     from ghosted.calibration import windows_per_batch
-    from ghosted.calibration.store import DEFAULT_BYTES, bytes_per_token
+    from ghosted.calibration.store import bytes_per_token, limit
 
     C, element = facts.width, BYTES[dtype]
     batch = windows_per_batch(experiment.batch, experiment.window) * experiment.window
@@ -170,7 +170,7 @@ def _bytes(facts: ModelFacts, experiment: Experiment, dtype: str) -> dict[str, i
         "statistics": 16 * _moments(experiment) * C**2 + 12 * C**2,  # G and B in float64; the rotation
         "solve": 40 * C**2,  # eigenvectors, their copy, two products and W
         "operators": 4 * len(linear) * C**2,
-        "kept_states": min(DEFAULT_BYTES, (experiment.tokens + experiment.tokens // 4) * token),
+        "kept_states": min(limit(), (experiment.tokens + experiment.tokens // 4) * token),
     }
     return parts | {"total": sum(parts.values())}
 

@@ -258,7 +258,7 @@ def sweep(
     if jobs == 1 or len(left) < 2:
         own = [cell for _, cell in distributed.mine(left)]
         left = own + [cell for cell in left if cell not in own]  # the others' are waited for, or taken over
-        workspace = workspace or Workspace()
+        workspace = workspace or Workspace(keeps_states=True)
         with distributed.alone():
             for number, cell in enumerate(left, 1):
                 yield Note(f"cell {number} of {len(left)}: {cell.describe()}")
@@ -297,7 +297,7 @@ def _in_process(cell: Cell, folder: Path) -> Outcome:
     from ghosted.progress import drain
 
     global _own
-    _own = _own or Workspace()
+    _own = _own or Workspace(keeps_states=True)
     return drain(run_cell(cell, folder, _own))
 
 

@@ -107,10 +107,11 @@ class Workspace:
         a gap that is not among them is computed by a new pass, whose states then serve further gaps.
         """
         from ghosted.calibration import Calibration, calibrate, saved, windows_per_batch
+        from ghosted.calibration.store import limit
 
         windows, held_out = slices.calibration, slices.held_out
         batch = windows_per_batch(experiment.batch, windows.window)
-        known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch)
+        known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch, limit())
         entry = saved.key(known.identity[:-1], gaps, needs)  # statistics do not depend on what is held out
         current = self._calibration
         compared = slice(None if len(held_out) else -1)  # one that also holds text out serves where none is needed
@@ -121,7 +122,8 @@ class Workspace:
             self._calibration = self._at_hand = self._kept = None
             if self._keeps_states or not saved.restore(entry, known, gaps, needs):
                 known = yield from calibrate(
-                    self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, cancel=cancel
+                    self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, store_bytes=limit(),
+                    cancel=cancel,
                 )
                 saved.save(entry, known, gaps)
             self._calibration = known

@@ -66,10 +66,11 @@ def test_a_full_disk_behind_stdout_is_one_sentence(folder):
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left" in done.stderr
 
 
-def test_a_cache_limit_that_is_no_number_is_said(folder, monkeypatch, capsys):
-    monkeypatch.setenv("GHOSTED_CACHE_LIMIT", "abc")
+@pytest.mark.parametrize("variable", ["GHOSTED_CACHE_LIMIT", "GHOSTED_STATES_LIMIT"])
+def test_a_limit_that_is_no_number_is_said(folder, monkeypatch, capsys, variable):
+    monkeypatch.setenv(variable, "abc")
     assert main(["compare", *SMALL, "--remove", "2", "--windows", "2", "--method", "ghosted"]) == 2
-    assert "GHOSTED_CACHE_LIMIT must be" in capsys.readouterr().err
+    assert f"{variable} must be a whole number of bytes" in capsys.readouterr().err
 
 
 def test_tables_are_for_people(folder, capsys):

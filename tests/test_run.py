@@ -64,6 +64,17 @@ def test_every_part_arrives_in_order_and_the_json_has_the_agreed_shape(text):
     assert protocol["bos"] is False and protocol["same_source"] is True and len(protocol["sha256"]) == 64
 
 
+def test_states_are_kept_up_to_the_limit_and_change_no_number(text, monkeypatch):
+    errors = []
+    for limit in ("0", str(2**30)):
+        monkeypatch.setenv("GHOSTED_STATES_LIMIT", limit)
+        space = Workspace(workspace().loaded, keeps_states=True)
+        finished = drain(run(experiment(text, remove="1,3-4", methods=("ghosted",)), space, parts=("boundary",)))
+        errors.append(finished.method("ghosted").gaps["3-4"].held_out)
+        assert (space.at_hand(experiment(text)) is not None) == (limit != "0")
+    assert errors[0] == pytest.approx(errors[1], rel=1e-6)
+
+
 def test_nothing_removed_changes_nothing(text):
     e = experiment(text, remove="", prompt="It is", max_new_tokens=6, temperature=0.8)
     finished = drain(run(e, workspace()))

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ghosted.cache import bytes_from
+
 DEFAULT_BYTES = 2**30
+"""Bytes of states that a run keeps, unless ``$GHOSTED_STATES_LIMIT`` says otherwise."""
+
+
+def limit() -> int:
+    """Return how many bytes of states a run keeps; raises ``ResourceError`` where the variable is no number."""
+    return bytes_from("GHOSTED_STATES_LIMIT", DEFAULT_BYTES)
 
 
 class StateStore:
