@@ -3,8 +3,9 @@
 // source: "live" | "precomputed" | ..., preview: [panel], resume: bool, drawn: {panel: number}, opening: bool}; where a
 // panel's number has changed, its pictures are of the past; language: "en" | "de", which the page speaks from now on, the
 // server asked by the event "language" to say anew what it has said. While the answer that fills the controls is on its way they
-// take no input, which it would overwrite; should it fail, they open after PATIENCE.
-const PATIENCE = 5000;
+// take no input, which it would overwrite; should it fail, they open after PATIENCE. Where the page opens with a run, its
+// pictures are on their way: for so long, COMING at most, no panel asks for one.
+const PATIENCE = 5000, COMING = 10000;
 let drawn = {}, waiting = [], soon = 0, held = false, spoken = "en";
 
 const panels = () => [...document.querySelectorAll("[id^='gl-panel-']")];
@@ -15,6 +16,7 @@ const watcher = new IntersectionObserver((entries) => {
     if (!isIntersecting) continue;
     watcher.unobserve(target);
     waiting.push(nameOf(target));
+    setTimeout(() => target.removeAttribute("data-coming"), COMING);
   }
   if (waiting.length && !soon) soon = setTimeout(ask, 30);
 }, { rootMargin: "500px 0px" });
@@ -59,6 +61,7 @@ function apply() {
     const itself = panel.classList.contains("gl-own") || ["layer_map", "share"].includes(name);
     const reason = itself ? "" : value.stale[name] || value.stale.all || "";
     panel.toggleAttribute("data-preview", value.preview.includes(name));
+    if (value.opening && value.source) panel.toggleAttribute("data-coming", !itself);
     if (reason) panel.dataset.stale = reason; else delete panel.dataset.stale;
   }
   for (const panel of panels()) {

@@ -124,7 +124,7 @@ class GapStatistics:
             pre, post = window.pre[0].float(), window.post[0].float()
             delta = post - pre
             self.tokens, self.sequences = self.tokens + len(pre), self.sequences + 1
-            self.sums["delta"] += delta.double().square().sum()
+            self.sums["delta"] += torch.linalg.vector_norm(delta, dtype=torch.float64).square()
             weight = post.norm(dim=-1, keepdim=True).clamp(min=1e-12).reciprocal()
             features = {name: window.features(name, self.eps)[0] for name in {MOMENTS[k][0] for k in self._kinds}}
             for kind in self._kinds:
