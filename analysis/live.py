@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +128,8 @@ class Live:
             return
         async for event in self.runner.follow(job, visitor):
             if isinstance(event, Update):
-                yield generations.show_columns(self.layout.generations, event.run) | self._pending(job, visitor)
+                told = self.sessions.of(visitor).told
+                yield generations.show_columns(self.layout.generations, event.run) | self._pending(job, visitor, told)
             else:
                 yield {line: status.event_line(event, job.note)}
 
@@ -137,11 +138,13 @@ class Live:
 
         async def draw(request: gr.Request) -> dict[Any, Any]:
             visitor = request.session_hash
+            self.sessions.of(visitor).tell()  # the browser has the part before
             job = self.runner.claim(visitor, part)
             update = await self.runner.part(job, visitor, part) if job is not None else None
             if update is None:
                 return gr.skip()
-            return await asyncio.to_thread(self._drawn, job, update, visitor) | self._pending(job, visitor)
+            shown = await asyncio.to_thread(self._drawn, job, update, visitor)
+            return shown | self._pending(job, visitor, self.sessions.of(visitor).drawn)
 
         draw.__name__ = f"draw_{part}"
         return draw
@@ -149,6 +152,7 @@ class Live:
     async def finish(self, request: gr.Request) -> dict[Any, Any]:
         """Give the buttons back at the end of the run, and list it if it was finished."""
         visitor = request.session_hash
+        self.sessions.of(visitor).tell()
         if (job := self.runner.claim(visitor, "end")) is None:
             return gr.skip()
         ended = await self.runner.end(job, visitor)
@@ -230,9 +234,9 @@ class Live:
         session.redraw(panels.showing(update.part))
         return without_pictures(self.show(session.shown, session, update.part))
 
-    def _pending(self, job: Job, visitor: str) -> dict[Any, Any]:
-        session = self.sessions.of(visitor)
-        return {self.layout.bus: bus.value(pending_panels(job.parts, session.before), drawn=session.drawn)}
+    def _pending(self, job: Job, visitor: str, drawn: Mapping[str, int]) -> dict[Any, Any]:
+        before = self.sessions.of(visitor).before
+        return {self.layout.bus: bus.value(pending_panels(job.parts, before), drawn=drawn)}
 
     def _remember(self, job: Job, ended: Ended) -> None:
         asked = job.experiment

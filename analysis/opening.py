@@ -61,6 +61,7 @@ class Opening:
         session = self.live.sessions.of(visitor)
         session.shown = record
         session.redraw(panels.PANELS)
+        session.tell()
         # What the page opened with is in it already, and somebody may have begun to type.
         shown = share.show(layout.share, record, session.takes) if record is not None else {}
         shown |= self.live.first_pickers
@@ -178,7 +179,7 @@ class Opening:
         if "all" not in stale:
             stale = {name: reason for name, reason in stale.items() if name not in fresh}
         source = session.shown.source if session.shown is not None else "live"
-        return bus.value(stale, source, fresh, resume, session.drawn)
+        return bus.value(stale, source, fresh, resume, session.told)
 
     def settings(self, experiment: Experiment, record: Record | None) -> dict[Any, Any]:
         """Return the updates that set every control to an experiment, and the map to its blocks."""

@@ -44,6 +44,8 @@ class Session:
         runs: the finished runs by number, oldest first.
         pinned: number of the run that the others are compared with.
         drawn: by panel, how many times its pictures have changed; the page asks for them when they come near.
+        told: the same, as the browser knows it for sure. Other answers say no more: they may overtake the one that sets
+            a panel's pickers, and what was picked beside the pictures would be set back.
         picked: by panel, what a person has set in the panel's own pickers since its pictures last changed.
         typed: when the range's text was last written in; an answer that a later one has overtaken is not sent, for it
             would put back what was typed before.
@@ -71,6 +73,7 @@ class Session:
     runs: dict[int, Record] = field(default_factory=dict)
     pinned: int | None = None
     drawn: dict[str, int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
     picked: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     typed: float = 0
     followed: float = -math.inf
@@ -122,6 +125,10 @@ class Session:
         for name in panels:
             self.drawn[name] = self.drawn.get(name, 0) + 1
             self.picked.pop(name, None)
+
+    def tell(self) -> None:
+        """Note that the browser has what was drawn so far."""
+        self.told = dict(self.drawn)
 
     def fresh(self, experiment: Experiment) -> tuple[str, ...]:
         """Return the panels that a preview of this very experiment fills."""

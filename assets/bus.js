@@ -66,7 +66,7 @@ function apply() {
   }
   for (const panel of panels()) {
     const name = nameOf(panel);
-    if (value.drawn[name] === undefined || value.drawn[name] === drawn[name]) continue;
+    if (!(value.drawn[name] > (drawn[name] || 0))) continue; // an answer that was overtaken
     drawn[name] = value.drawn[name];
     watcher.unobserve(panel);
     watcher.observe(panel);
