@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 import zipfile
 from pathlib import Path
@@ -20,7 +19,7 @@ from tiny import FAMILIES, TINY, build, config_of, logits_of, prompt_ids
 
 from ghosted import cache, machine, models
 from ghosted.errors import Cancelled, ModelError, ResourceError
-from ghosted.models import LoadedModel, background, entries, facts, gguf, offline
+from ghosted.models import LoadedModel, entries, facts, gguf, offline
 from ghosted.progress import CancelFlag, Progress, drain
 
 REPO = Path(__file__).parent.parent
@@ -353,54 +352,6 @@ def test_the_default_loads_and_reads_its_text_without_a_network(smol):
         [sys.executable, "-c", textwrap.dedent(code)], cwd=REPO, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["30", "16384", "8192"]
-
-
-# --- background work -----------------------------------------------------------------------------------------------
-
-
-def test_a_command_ends_when_its_run_is_stopped(tmp_path):
-    cancel = CancelFlag()
-    steps = background.command(
-        "sleeping", [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"],
-        log=tmp_path / "log", expected=1.0, cancel=cancel,
-    )
-    while not (tmp_path / "log").exists() or not (tmp_path / "log").read_text():
-        next(steps)
-    pid = int((tmp_path / "log").read_text())
-    cancel.set()
-    with pytest.raises(Cancelled):
-        next(steps)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_a_call_hands_over_its_result_and_its_error():
-    assert drain(background.call("adding", lambda: 1 + 1)) == 2
-    with pytest.raises(ZeroDivisionError):
-        drain(background.call("dividing", lambda: 1 / 0))
-    with pytest.raises(TimeoutError):
-        drain(background.call("waiting", lambda: time.sleep(1), limit=0.1))
-
-
-@pytest.mark.parametrize("takes", [0.3, background.PATIENCE + 0.5])
-def test_an_abandoned_call_leaves_nothing_of_what_it_writes(takes, tmp_path):
-    folder, cancel = tmp_path / "work", CancelFlag()
-
-    def write():
-        time.sleep(takes)
-        folder.mkdir(exist_ok=True)  # as save_pretrained does
-        (folder / "weights").write_text("x")
-
-    steps = background.call("writing", write, folder=folder, cancel=cancel)
-    next(steps)
-    cancel.set()
-    with pytest.raises(Cancelled):
-        drain(steps)
-    shutil.rmtree(folder, ignore_errors=True)
-    for thread in threading.enumerate():
-        if thread.name == "ghosted: writing":
-            thread.join()
-    assert not folder.exists()
 
 
 def test_the_models_command(own_cache, saved):
