@@ -109,9 +109,9 @@ class Workspace:
         from ghosted.calibration import Calibration, calibrate, saved, windows_per_batch
         from ghosted.calibration.store import limit
 
-        windows, held_out = slices.calibration, slices.held_out
+        windows, held_out, most = slices.calibration, slices.held_out, limit()
         batch = windows_per_batch(experiment.batch, windows.window)
-        known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch, limit())
+        known = Calibration(self.loaded, {"calibration": windows, "held_out": held_out}, batch, most)
         entry = saved.key(known.identity[:-1], gaps, needs)  # statistics do not depend on what is held out
         current = self._calibration
         compared = slice(None if len(held_out) else -1)  # one that also holds text out serves where none is needed
@@ -122,7 +122,7 @@ class Workspace:
             self._calibration = self._at_hand = self._kept = None
             if self._keeps_states or not saved.restore(entry, known, gaps, needs):
                 known = yield from calibrate(
-                    self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, store_bytes=limit(),
+                    self.loaded, windows, held_out, gaps, needs, batch=experiment.batch, store_bytes=most,
                     cancel=cancel,
                 )
                 saved.save(entry, known, gaps)

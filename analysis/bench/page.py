@@ -95,33 +95,37 @@ def measure(experiment: Experiment, on_event: Callable[[Any], None]) -> dict[str
     }
 
 
-def _open(browser: Any, address: str) -> dict[str, float]:
+@contextlib.contextmanager
+def _cold(browser: Any) -> Iterator[Any]:
+    """Give an empty page of a browser that has seen nothing yet; it notes its first picture."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.add_init_script(WATCH)
-    page.goto(address)
-    page.wait_for_function("window.firstPicture !== null", polling=50)
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    picture = page.evaluate("window.firstPicture")
+    yield page
     context.close()
+
+
+def _open(browser: Any, address: str) -> dict[str, float]:
+    with _cold(browser) as page:
+        page.goto(address)
+        page.wait_for_function("window.firstPicture !== null", polling=50)
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        picture = page.evaluate("window.firstPicture")
     return {"paint_s": paint / 1000, "picture_s": picture / 1000}
 
 
 def _listen(browser: Any, address: str) -> dict[str, int]:
     """Open the page once more, for what goes over the wire: listening slows the page, so nothing is timed here."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    page = context.new_page()
-    wire = context.new_cdp_session(page)
-    wire.send("Network.enable")
     received, foreign = [], []
-    wire.on("Network.loadingFinished", lambda e: received.append(e["encodedDataLength"]))
-    page.on("request", lambda request: foreign.append(request.url) if _is_foreign(request.url, address) else None)
-    page.add_init_script(WATCH)
-    page.goto(address)
-    page.wait_for_function("window.firstPicture !== null")
-    before = int(sum(received))
-    page.wait_for_selector("#gl-plot-boundary .main-svg")
-    context.close()
+    with _cold(browser) as page:
+        wire = page.context.new_cdp_session(page)
+        wire.send("Network.enable")
+        wire.on("Network.loadingFinished", lambda e: received.append(e["encodedDataLength"]))
+        page.on("request", lambda request: foreign.append(request.url) if _is_foreign(request.url, address) else None)
+        page.goto(address)
+        page.wait_for_function("window.firstPicture !== null")
+        before = int(sum(received))
+        page.wait_for_selector("#gl-plot-boundary .main-svg")
     return {"bytes": before, "foreign": len(foreign)}
 
 

@@ -47,11 +47,10 @@ def run(args: argparse.Namespace, on_event: Callable[[Any], None]) -> dict[str, 
     outcomes = drain(sweep(spec, args.out, args.jobs), on_event)
     found, protocol = sweeps.rows(outcomes), sweeps.protocols(outcomes)
     folder, when = Path(args.out).expanduser(), datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
-    for name, text in () if not distributed.is_first() else (
-        ("results.csv", sweeps.as_csv(found)), ("results.md", sweeps.as_markdown(found, protocol)),
-        ("report.html", sweeps.as_html(spec.name, found, protocol, when)),
-    ):
-        write_whole(folder / name, text)
+    if distributed.is_first():
+        write_whole(folder / "results.csv", sweeps.as_csv(found))
+        write_whole(folder / "results.md", sweeps.as_markdown(found, protocol))
+        write_whole(folder / "report.html", sweeps.as_html(spec.name, found, protocol, when))
     return {"name": spec.name, "cells": len(outcomes), "rows": found, "protocol": protocol,
             "failed": [f"{o.cell.describe()}: {o.failed}" for o in outcomes if o.failed],
             "files": ["results.csv", "results.md", "report.html"]}  # fmt: skip
